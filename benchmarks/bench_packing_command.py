@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.packing_instances import PAPER_RANGE, draw_pending
 from benchmarks.table import BenchmarkRow
-from cruise.cli.work.packing import PackingRequest, SearchSettings, plan_in_existing_process
+from cruise.cli.work.packing import PackingRequest, SearchSettings, plan_with_solver_process
 from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, Workload, WorkloadRef
 from cruise.domain.packing_plan import PackingSizes
 from cruise.domain.policy import Mode, Policy
@@ -61,7 +61,7 @@ async def _plan(worker: SolverProcess, snapshot: ClusterSnapshot, seconds: float
     begun = time.monotonic()
     search = SearchSettings(seconds * STRETCH, np.inf, 1)
     scene = PlanningInputs(snapshot, Policy(mode=Mode.FULL), sizes=PackingSizes.FIXED)
-    plan, took = await plan_in_existing_process(worker, PackingRequest(scene, search))
+    plan, took = await plan_with_solver_process(worker, PackingRequest(scene, search))
     return PackCommandRun(plan.status, took, time.monotonic() - begun - took)
 
 

@@ -149,7 +149,7 @@ async def _fill(view: View) -> None:
         await view.store.record_original_sizes(originals[first : first + 5000])
     workloads = sorted({(pod.namespace, pod.workload) for pod in pods if pod.workload is not None})
     for namespace, workload in workloads[:_PAUSED]:
-        await view.store.pause_workload(namespace, workload, view.at)
+        await view.store.write_workload_pause(namespace, workload, view.at)
     await view.pass_once()
     done = view.activity.node_pass
     assert done is not None

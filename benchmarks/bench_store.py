@@ -17,8 +17,8 @@ from cruise.adapters.store.postgres import PostgresStore, open_store
 from cruise.domain.arrays import Int64Array
 from cruise.domain.usage import (
     ContainerKey,
-    CounterTail,
     HourlyPeaks,
+    PartitionCounterTail,
     PartitionProgress,
     PeakKey,
     SampleBlock,
@@ -180,7 +180,9 @@ def _advance(partition: int, hour: int, rng: Generator) -> UsageUpdate:
     return UsageUpdate(
         partition=f"partition-{partition}",
         progress=PartitionProgress(
-            0, hour * 3600, counter_tail=CounterTail(hour * 3600, keys, series, counters[0], counters[1], changed_at)
+            0,
+            hour * 3600,
+            counter_tail=PartitionCounterTail(hour * 3600, keys, series, counters[0], counters[1], changed_at),
         ),
         peaks=HourlyPeaks(
             keys=[PeakKey(f"team-{n % 200:03d}", _workload(n), "app", "") for n in workloads.tolist()],

@@ -19,7 +19,11 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from benchmarks.webhook_world import make_webhook_cluster
-from cruise.adapters.webhook_tls.certificates import create_server_context, make_key_pair, set_served_certificate
+from cruise.adapters.webhook_tls.certificates import (
+    create_server_context_without_certificate,
+    make_key_pair,
+    set_served_certificate,
+)
 from cruise.app.http_server import serve_http
 from cruise.decisions.admission.admission import MutatePod
 from cruise.interfaces.http.health import AsgiApp, create_health_app
@@ -100,7 +104,7 @@ def cruise_app(admitter: PodAdmitter, owners: OwnerIndex) -> AsgiApp:
 
 def context() -> ssl.SSLContext:
     """Return a context with a certificate for the loopback address."""
-    made = create_server_context()
+    made = create_server_context_without_certificate()
     now = datetime.now(UTC)  # noqa: TID251 - certificates are checked by the real time
     set_served_certificate(made, make_key_pair(["localhost", "127.0.0.1"], now, timedelta(hours=1))[0])
     return made

@@ -7,7 +7,14 @@ import numpy as np
 
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadAverage, NodeUsage, SampleBlock
+from cruise.domain.usage import (
+    NO_NODE_USAGE,
+    ContainerKey,
+    NodeLoadAverage,
+    NodeUsage,
+    PartitionCounterTail,
+    SampleBlock,
+)
 from cruise.errors import CruiseError
 
 STEP = 60
@@ -45,8 +52,8 @@ class RecordedUsage:
         return sorted(self.containers)
 
     async def read(
-        self, partition: str, start: int, end: int, tail: CounterTail | None
-    ) -> tuple[SampleBlock, CounterTail | None]:
+        self, partition: str, start: int, end: int, tail: PartitionCounterTail | None
+    ) -> tuple[SampleBlock, PartitionCounterTail | None]:
         ask = Ask(partition, start, end, None if tail is None else tail.at)
         self.asked.append(ask)
         error = self.refuse(ask)
@@ -64,7 +71,7 @@ class RecordedUsage:
             [self.node] * len(keys) if self.node else (),
         )
         counters = np.full(len(keys), float(end))
-        return block, CounterTail(end, keys, ["id"] * len(keys), counters, counters, np.full(len(keys), end))
+        return block, PartitionCounterTail(end, keys, ["id"] * len(keys), counters, counters, np.full(len(keys), end))
 
     async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         self.nodes_asked.append(tuple(nodes))

@@ -31,7 +31,7 @@ _RETRY_SECONDS = 2.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-async def wait_for_certificate(keeper: CertificateKeeper) -> None:
+async def start_certificate_keeper(keeper: CertificateKeeper) -> None:
     """Wait for a certificate until the API server, or the process that creates it, provides one."""
     logged = ""
     while True:
@@ -88,7 +88,7 @@ async def run_certificate_keeper(settings: Settings) -> None:
     times = CertificateRenewalTiming()
     async with connect_to_kubernetes(settings.to_kubernetes_settings()) as client:
         keeper = _create_keeper(settings, client, times, publishes=True)
-        await wait_for_certificate(keeper)
+        await start_certificate_keeper(keeper)
         await keep_certificate_renewed(keeper, times.interval)
 
 

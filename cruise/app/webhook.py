@@ -24,7 +24,7 @@ from cruise.app.certificates import (
     CertificateRenewalTiming,
     create_served_certificate,
     keep_certificate_renewed,
-    wait_for_certificate,
+    start_certificate_keeper,
 )
 from cruise.app.http_connection import ListenerCounts, get_listener_figures, get_listener_limits
 from cruise.app.http_server import serve_http
@@ -204,7 +204,7 @@ class WebhookServer:
 
     async def run(self) -> None:
         """Answer reviews until cancelled; then let clients move to another replica. Raises CruiseError."""
-        await wait_for_certificate(self.keeper)
+        await start_certificate_keeper(self.keeper)
         with self.store:
             refresher = AdmissionRefresher(
                 self.cluster,

@@ -87,7 +87,7 @@ ConfigOption = Annotated[
 ]
 
 
-def resolve_settings(config: Path | None) -> "Settings":
+def load_process_settings(config: Path | None) -> "Settings":
     """Load the settings of this process; BadInputError."""
     from cruise.settings import load_settings
 
@@ -100,7 +100,7 @@ def resolve_policy(config: Path | None, mode: ModeName, rules: RulesName | None 
 
     from cruise.domain.policy import Mode
 
-    return apply_rule_set(replace(resolve_settings(config).to_policy(), mode=Mode[mode.name]), rules)
+    return apply_rule_set(replace(load_process_settings(config).to_policy(), mode=Mode[mode.name]), rules)
 
 
 def apply_rule_set(policy: "Policy", name: RulesName | None) -> "Policy":

@@ -24,7 +24,7 @@ from cruise.decisions.sizing.resizes import (
     would_change_qos_class,
 )
 from cruise.decisions.sizing.update_threshold import get_update_threshold
-from cruise.decisions.usage.oom_records import raise_oom_memory, summarize_oom_records
+from cruise.decisions.usage.oom_records import raise_oom_memory_by_record, summarize_oom_records
 from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.cluster import POD_LEVEL, Container, ContainerRole, Node, OomKill, Pod, QosClass
@@ -90,7 +90,9 @@ def build_oom_records(kills: Iterable[OomKill], statistics: StatisticsTable) -> 
     records: list[OomRecord] = []
     for kill in sorted(kills, key=lambda one: (one.finished_at, one.key)):
         records.append(build_oom_record_from_statistics(kill, statistics))
-        statistics = raise_oom_memory(statistics, records[-1], shared=affects_whole_workload(records[-1], records))
+        statistics = raise_oom_memory_by_record(
+            statistics, records[-1], shared=affects_whole_workload(records[-1], records)
+        )
     return records
 
 

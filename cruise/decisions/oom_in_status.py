@@ -6,13 +6,13 @@ from datetime import datetime
 import numpy as np
 
 from cruise.decisions.oom import affects_whole_workload, build_oom_records
-from cruise.decisions.usage.oom_records import find_relevant_oom_kills, raise_oom_memory
+from cruise.decisions.usage.oom_records import find_relevant_oom_kills, raise_oom_memory_by_record
 from cruise.domain.cluster import ClusterSnapshot, OomKill
 from cruise.domain.policy import Policy
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, StatisticKey, StatisticsTable
 
 
-def add_kills_in_pod_status(
+def raise_oom_memory_by_pod_status(
     statistics: StatisticsTable, snapshot: ClusterSnapshot, policy: Policy, now: datetime
 ) -> StatisticsTable:
     """Raise the OOM memory in statistics by kills that pod statuses still show."""
@@ -21,7 +21,7 @@ def add_kills_in_pod_status(
     records: list[OomRecord] = []
     for record in build_oom_records(_select_uncounted(find_relevant_oom_kills(snapshot, now), statistics), statistics):
         records.append(record)
-        statistics = raise_oom_memory(
+        statistics = raise_oom_memory_by_record(
             _add_own_row(statistics, record), record, shared=affects_whole_workload(record, records)
         )
     return statistics

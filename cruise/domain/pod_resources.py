@@ -41,7 +41,7 @@ def count_pod_requests(pod: Pod) -> Resources:
     return Resources(cpu + pod.overhead.cpu_millicores, memory + pod.overhead.memory_bytes)
 
 
-def sum_container_requests(containers: Sequence[Container]) -> Resources:
+def compute_effective_container_requests(containers: Sequence[Container]) -> Resources:
     """Return what containers of a pod count together, without its overhead and pod-level resources."""
     return Resources(*_sum_containers(containers, infeasible=False))
 

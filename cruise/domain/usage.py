@@ -262,7 +262,7 @@ def index_workloads(keys: Sequence[StatisticKey]) -> dict[PeakKey, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class CounterTail:
+class PartitionCounterTail:
     """The last raw counters of a partition, with which the next read continues.
 
     One row a series (`series`: the runtime's container id); NaN if a counter is absent. `changed_at` is the grid time
@@ -339,7 +339,7 @@ class PartitionProgress:
     read_from: int
     read_until: int
     gaps: tuple[tuple[int, int, int], ...] = ()
-    counter_tail: CounterTail | None = None
+    counter_tail: PartitionCounterTail | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def _amounts(amounts: Resources) -> JsonValue:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportRow:
+class ExportedResourceRow:
     """One resource of one container as text: the present and new values, and the statistics."""
 
     container: str
@@ -174,7 +174,7 @@ def describe_injected_containers(changed: Iterable[TemplateSizes]) -> str:
     return f"injected containers, which have no patch: {', '.join(containers)}" if containers else ""
 
 
-def build_export_rows(sizes: TemplateSizes) -> Iterator[ExportRow]:
+def build_exported_resource_rows(sizes: TemplateSizes) -> Iterator[ExportedResourceRow]:
     """Yield a row for each changed resource."""
     for one in sizes.containers:
         for resource in ResourceName:
@@ -183,7 +183,7 @@ def build_export_rows(sizes: TemplateSizes) -> Iterator[ExportRow]:
                 yield row
 
 
-def _build_row(sizes: TemplateContainerSizes, resource: ResourceName) -> ExportRow:
+def _build_row(sizes: TemplateContainerSizes, resource: ResourceName) -> ExportedResourceRow:
     evidence, write = sizes.evidence, format_cpu if resource is ResourceName.CPU else format_mebibytes
 
     def pair(before: int | None, after: int | None) -> tuple[str, str]:
@@ -193,10 +193,10 @@ def _build_row(sizes: TemplateContainerSizes, resource: ResourceName) -> ExportR
     limits = pair(sizes.limits.get(resource), sizes.new_limits.get(resource))
     if resource is ResourceName.CPU:
         base, peak = write(evidence.cpu_base_millicores), write(evidence.cpu_peak_millicores)
-        return ExportRow(sizes.name, "CPU", requests, limits, base, peak, "")
+        return ExportedResourceRow(sizes.name, "CPU", requests, limits, base, peak, "")
     base, peak = write(evidence.memory_base_bytes), write(evidence.memory_peak_bytes)
     largest = write(max(evidence.memory_7d_max_bytes, evidence.oom_memory_bytes))
-    return ExportRow(sizes.name, "memory", requests, limits, base, peak, largest)
+    return ExportedResourceRow(sizes.name, "memory", requests, limits, base, peak, largest)
 
 
 # The table.
@@ -221,7 +221,7 @@ def render_export_table(report: ExportReport, console: Console) -> Iterator[Rend
             table.add_column(heading, justify="right", no_wrap=True)
         for one in ranked[:_MAX_WORKLOADS]:
             name: Text | str = Text.assemble((f"{one.namespace}/", "dim"), str(one.workload))
-            for row in build_export_rows(one):
+            for row in build_exported_resource_rows(one):
                 figures = (row.base, row.peak, row.largest) if wide else ()
                 table.add_row(
                     name, row.container, row.resource, format_change(*row.request), format_change(*row.limit), *figures
@@ -287,7 +287,7 @@ def _describe_workload(sizes: TemplateSizes, report: ExportReport) -> Iterator[s
     yield ""
     yield "| container | | request | limit | base | peak | 7-day maximum |"
     yield "|---|---|---|---|---|---|---|"
-    for row in build_export_rows(sizes):
+    for row in build_exported_resource_rows(sizes):
         request, limit = _format_change(row.request), _format_change(row.limit)
         cells = (f"`{row.container}`", row.resource, request, limit, row.base, row.peak, row.largest)
         yield f"| {' | '.join(cells)} |"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from cruise.decisions.sizing.container_sizes import PlannedContainerSize
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.decisions.sizing.planned_requests import estimate_requests_after_plan, estimate_requests_at_targets
+from cruise.decisions.sizing.planned_requests import count_node_requests_after_plan, count_node_requests_at_targets
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Container, Pod
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
@@ -67,7 +67,7 @@ def render_plan_table(
     `pods` are the snapshot's by (namespace, name).
     """
     rows = [
-        _NodeRow(plan, estimate_requests_after_plan(plan, pods), estimate_requests_at_targets(plan, pods))
+        _NodeRow(plan, count_node_requests_after_plan(plan, pods), count_node_requests_at_targets(plan, pods))
         for plan in plans
     ]
     wide = console.width >= WIDE_TABLE_COLUMNS

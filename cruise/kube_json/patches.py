@@ -44,7 +44,7 @@ def build_pod_patch(submitted: JsonObject, before: Pod, after: Pod) -> list[Oper
     return operations
 
 
-def apply_patch(submitted: JsonObject, operations: Sequence[Operation]) -> None:
+def apply_patch_in_place(submitted: JsonObject, operations: Sequence[Operation]) -> None:
     """Apply `add` operations on members of objects in place; BadInputError for the first that does not apply."""
     for operation in operations:
         path: str = operation["path"]
@@ -76,7 +76,7 @@ def build_verified_patch(
     if not operations:
         return b""
     patch = msgspec.json.encode(operations)
-    apply_patch(submitted, operations)
+    apply_patch_in_place(submitted, operations)
     patched = read(submitted)
     if patched != after:
         raise BadInputError("the patched pod differs from the decision")

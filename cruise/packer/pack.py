@@ -241,10 +241,10 @@ def solve_subproblem(
     search.run(meter)
     if not incumbent.is_proved and not meter.is_exhausted():
         # Loading CP-SAT takes longer than most parts need without it.
-        from cruise.packer.exact.model import maximise_and_prove
+        from cruise.packer.exact.model import maximise_all_objectives
 
         with meter.get_part(_CP_SAT_SHARE) as part_meter:
-            maximise_and_prove(incumbent, part_meter)
+            maximise_all_objectives(incumbent, part_meter)
         search.continue_search(meter)
     packing = incumbent.build_packing()
     report(packing)

@@ -15,9 +15,9 @@ from cruise.decisions.oom import (
 )
 from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.resizable_pod import add_kubelet_refusals
+from cruise.decisions.pod_policy.resizable_pod import mark_nodes_that_refuse_resizes
 from cruise.decisions.usage.estimation import sum_statistics
-from cruise.decisions.usage.oom_records import OOM_KILL_RETENTION, raise_oom_memory
+from cruise.decisions.usage.oom_records import OOM_KILL_RETENTION, raise_oom_memory_by_record
 from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizePod, SkippedPod
 from cruise.domain.cluster import POD_LEVEL, ClusterSnapshot, ContainerRole, Node, OomKill, Pod
 from cruise.domain.pod_resources import count_pod_requests
@@ -162,7 +162,9 @@ class OomReactor:
             # The replacement pod has another name.
             record = replace(record, applies_to_workload=True)
         shared = record.applies_to_workload or await self._is_shared(record, now)
-        decision = await self._decide(record, pod, snapshot, raise_oom_memory(statistics, record, shared=shared), now)
+        decision = await self._decide(
+            record, pod, snapshot, raise_oom_memory_by_record(statistics, record, shared=shared), now
+        )
         if isinstance(decision, EvictPod):
             # Before the eviction, so that the replacement pod is admitted with the raised memory.
             await self._raise_memory(kill, record, shared=True)
@@ -212,7 +214,7 @@ class OomReactor:
         """Raise the OOM memory in the present statistics, in the database and in this process."""
         statistics = await self._read_statistics(kill)
         if statistics.keys:
-            await self._store.write_statistics(raise_oom_memory(statistics, record, shared=shared))
+            await self._store.write_statistics(raise_oom_memory_by_record(statistics, record, shared=shared))
         self._usage.apply_oom_record(record, shared=shared)
 
     def _set_reacted(self, kill: OomKill, now: datetime) -> None:
@@ -238,7 +240,7 @@ class OomReactor:
     ) -> ResizePod | EvictPod | SkippedPod:
         policy = self._policy.planning_policy
         refused = await self._store.read_refused_resizes()
-        snapshot = add_kubelet_refusals(snapshot, refused)
+        snapshot = mark_nodes_that_refuse_resizes(snapshot, refused)
         eligibility = Eligibility(snapshot, statistics, await self._store.read_paused_workloads(), policy, now)
         node = None if pod is None else next((node for node in snapshot.nodes if node.name == pod.node), None)
         context = OomContext(

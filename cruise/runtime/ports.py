@@ -20,11 +20,11 @@ from cruise.domain.records import (
 from cruise.domain.rightsizing_policies import PolicyStatus, RightsizingPolicy
 from cruise.domain.usage import (
     ContainerStart,
-    CounterTail,
     HourlyPeaks,
     NodeLoadAverage,
     NodeUsage,
     OomRecord,
+    PartitionCounterTail,
     PartitionProgress,
     PeakSummary,
     SampleBlock,
@@ -93,8 +93,8 @@ class UsageSourcePort(Protocol):
         """Return the partitions that cover the snapshot's pods; the same pods give the same partitions."""
 
     async def read(
-        self, partition: str, start: int, end: int, tail: CounterTail | None
-    ) -> tuple[SampleBlock, CounterTail | None]:
+        self, partition: str, start: int, end: int, tail: PartitionCounterTail | None
+    ) -> tuple[SampleBlock, PartitionCounterTail | None]:
         """Return the samples of the grid times in (start, end] and the counter tail to continue from.
 
         `start` and `end` are Unix seconds on the grid; `tail` continues counters read up to `start`.
@@ -261,7 +261,7 @@ class StorePort(Protocol):
     async def read_paused_workloads(self) -> Mapping[tuple[str, WorkloadRef], datetime]:
         """Return since when workloads are paused, by namespace and reference."""
 
-    async def pause_workload(self, namespace: str, workload: WorkloadRef, since: datetime | None) -> None:
+    async def write_workload_pause(self, namespace: str, workload: WorkloadRef, since: datetime | None) -> None:
         """Pause a workload, or resume it with None; one that is paused stays so since then."""
 
     async def is_paused(self) -> bool:

@@ -17,7 +17,7 @@ from cruise.domain.usage import StatisticsTable
 from cruise.errors import ConflictError, NotFoundError, RefusedError
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.ports import PolicyStatusPublisher, RecommendationPublisher, StorePort
-from cruise.runtime.revert import collect_original_sizes, read_stored_original_sizes
+from cruise.runtime.revert import get_original_sizes_by_uid, read_stored_original_sizes
 
 log = structlog.get_logger()
 
@@ -165,7 +165,9 @@ class PolicyStatusUpdater:
         policy_index = node_pass.policy_index
         # In a thread: this takes a part of a second for a large cluster.
         return await asyncio.to_thread(
-            lambda: summarize_policies(snapshot, skipped, collect_original_sizes(snapshot, stored, keys), policy_index)
+            lambda: summarize_policies(
+                snapshot, skipped, get_original_sizes_by_uid(snapshot, stored, keys), policy_index
+            )
         )
 
     def _log_once(self, problem: str) -> None:

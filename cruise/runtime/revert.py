@@ -68,7 +68,7 @@ async def revert_workload(
 ) -> list[Outcome]:
     """Pause one workload, and revert its pods as `run_revert_pass` does. Raises UnavailableError."""
     # First, so that no later pass resizes the reverted pods.
-    await inputs.store.pause_workload(namespace, workload, inputs.now)
+    await inputs.store.write_workload_pause(namespace, workload, inputs.now)
     return await run_revert_pass(inputs, namespace, workload, writer)
 
 
@@ -80,7 +80,7 @@ async def read_stored_original_sizes(
     return stored, await store.read_signing_keys()
 
 
-def collect_original_sizes(
+def get_original_sizes_by_uid(
     snapshot: ClusterSnapshot, stored: Mapping[str, OriginalSizes], signing_keys: Sequence[bytes]
 ) -> dict[str, OriginalSizesByUid]:
     """Return the known original sizes by pod uid."""

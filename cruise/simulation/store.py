@@ -270,7 +270,7 @@ class InMemoryStore:
     async def read_paused_workloads(self) -> Mapping[tuple[str, WorkloadRef], datetime]:
         return dict(self._paused_workloads)
 
-    async def pause_workload(self, namespace: str, workload: WorkloadRef, since: datetime | None) -> None:
+    async def write_workload_pause(self, namespace: str, workload: WorkloadRef, since: datetime | None) -> None:
         if since is None:
             self._paused_workloads.pop((namespace, workload), None)
         else:

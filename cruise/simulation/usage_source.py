@@ -7,7 +7,7 @@ import numpy as np
 
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot
-from cruise.domain.usage import CounterTail, NodeLoadAverage, NodeUsage, SampleBlock
+from cruise.domain.usage import NodeLoadAverage, NodeUsage, PartitionCounterTail, SampleBlock
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import MINUTE, convert_to_seconds
 from cruise.simulation.demand.demand import Measurements
@@ -100,8 +100,8 @@ class SimulatedUsageSource:
         return sorted({pod.namespace for pod in snapshot.pods})
 
     async def read(
-        self, partition: str, start: int, end: int, tail: CounterTail | None
-    ) -> tuple[SampleBlock, CounterTail | None]:
+        self, partition: str, start: int, end: int, tail: PartitionCounterTail | None
+    ) -> tuple[SampleBlock, PartitionCounterTail | None]:
         times = np.arange((start // MINUTE + 1) * MINUTE, end + 1, MINUTE, dtype=np.int64)
         newest = convert_to_seconds(self._cluster.now) - self._scrapes.late_seconds
         found = self._read(partition, times[times <= newest], newest)

@@ -16,7 +16,11 @@ from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
 from cruise.adapters.oidc import OidcSettings
-from cruise.adapters.webhook_tls.certificates import create_server_context, make_key_pair, set_served_certificate
+from cruise.adapters.webhook_tls.certificates import (
+    create_server_context_without_certificate,
+    make_key_pair,
+    set_served_certificate,
+)
 from cruise.app.process import get_current_time
 
 REDIRECT = "https://cruise/signed-in"
@@ -86,7 +90,7 @@ async def run_identity_provider(directory: Path) -> AsyncIterator[LocalIdentityP
     """Run a provider on this machine."""
     names = ("localhost", "127.0.0.1")
     pair, authority = make_key_pair(names, get_current_time().replace(microsecond=0), timedelta(days=1))
-    context = create_server_context()
+    context = create_server_context_without_certificate()
     set_served_certificate(context, pair)
     ca_file = directory / "ca.crt"
     ca_file.write_bytes(authority)

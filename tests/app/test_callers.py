@@ -9,7 +9,7 @@ import pytest
 
 from cruise.adapters.webhook_tls.certificates import (
     accept_client_certificates,
-    create_server_context,
+    create_server_context_without_certificate,
     make_key_pair,
     set_served_certificate,
 )
@@ -27,7 +27,7 @@ REVIEW = encode_review(make_review(make_pod_json(name="", node=None)))
 
 @asynccontextmanager
 async def serving(authority, *names):
-    context = create_server_context()
+    context = create_server_context_without_certificate()
     set_served_certificate(context, make_key_pair(["localhost"], datetime.now(UTC), timedelta(hours=1))[0])  # noqa: TID251
     accept_client_certificates(context, authority.file)
     reviewer = make_reviewer()
@@ -84,5 +84,5 @@ def test_an_invalid_authority_is_refused_in_one_line(tmp_path, content, words):
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(BadInputError, match=words) as refused:
-        accept_client_certificates(create_server_context(), file)
+        accept_client_certificates(create_server_context_without_certificate(), file)
     assert str(file) in str(refused.value)

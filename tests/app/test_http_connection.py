@@ -10,7 +10,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cruise.adapters.webhook_tls.certificates import create_server_context, make_key_pair, set_served_certificate
+from cruise.adapters.webhook_tls.certificates import (
+    create_server_context_without_certificate,
+    make_key_pair,
+    set_served_certificate,
+)
 from cruise.app.http_connection import ConnectionRejection, ListenerCounts, ListenerLimits
 from cruise.app.http_server import serve_http
 from cruise.interfaces.http.health import SINGLE_RESPONSE
@@ -309,7 +313,7 @@ async def test_a_connection_beyond_those_that_are_being_answered_is_closed():
 
 
 def tls_context():
-    context = create_server_context()
+    context = create_server_context_without_certificate()
     set_served_certificate(context, make_key_pair(["localhost"], datetime.now(UTC), timedelta(hours=1))[0])  # noqa: TID251
     return context
 

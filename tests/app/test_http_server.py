@@ -9,7 +9,11 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from cruise.adapters.webhook_tls.certificates import create_server_context, make_key_pair, set_served_certificate
+from cruise.adapters.webhook_tls.certificates import (
+    create_server_context_without_certificate,
+    make_key_pair,
+    set_served_certificate,
+)
 from cruise.app.http_server import serve_http
 from cruise.errors import BadInputError
 
@@ -55,7 +59,7 @@ async def test_what_is_in_flight_is_answered_and_idle_connections_are_closed():
 
 
 async def test_a_client_that_ignores_the_close_does_not_delay_the_shutdown():
-    context = create_server_context()
+    context = create_server_context_without_certificate()
     set_served_certificate(context, make_key_pair(["localhost"], datetime.now(UTC), timedelta(hours=1))[0])  # noqa: TID251
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE

@@ -171,7 +171,7 @@ def test_an_older_database_that_no_serve_knows_to_be_older_counts_for_an_hour(se
 
 
 def test_paused_workloads_are_read(setting):
-    asyncio.run(setting.store.pause_workload("shop", make_ref("Deployment/web"), setting.now))
+    asyncio.run(setting.store.write_workload_pause("shop", make_ref("Deployment/web"), setting.now))
     with setting.follower as follower:
         view = until(lambda: follower.state if follower.state.read_at else None)
         assert view.paused_workloads == {("shop", make_ref("Deployment/web")): setting.now}

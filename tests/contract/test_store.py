@@ -81,9 +81,9 @@ from cruise.domain.scheduling import (
 from cruise.domain.usage import (
     ContainerKey,
     ContainerStart,
-    CounterTail,
     HourlyPeaks,
     OomRecord,
+    PartitionCounterTail,
     PartitionProgress,
     PeakKey,
     SampleBlock,
@@ -345,7 +345,7 @@ def assert_same_block(one: SampleBlock, other: SampleBlock) -> None:
 
 @pytest.mark.smoke
 async def test_progress_is_read_with_gaps_and_counters(store):
-    tail = CounterTail(
+    tail = PartitionCounterTail(
         at=NOW_SECONDS,
         keys=[ContainerKey("shop", "web-0", "app"), ContainerKey("shop", "web-0", "app")],
         series=["containerd://old", "containerd://new"],
@@ -865,12 +865,12 @@ async def test_workloads_stay_paused_since_their_first_pause_until_they_are_resu
     web = ("shop", WorkloadRef("Deployment", "web"))
     async with open_empty() as store:
         for (namespace, workload), since in paused.items():
-            await store.pause_workload(namespace, workload, since)
-        await store.pause_workload(*web, NOW)
-        await store.pause_workload(*web, NOW + timedelta(hours=1))
+            await store.write_workload_pause(namespace, workload, since)
+        await store.write_workload_pause(*web, NOW)
+        await store.write_workload_pause(*web, NOW + timedelta(hours=1))
         assert await store.read_paused_workloads() == {web: NOW, **paused}
-        await store.pause_workload(*web, None)
-        await store.pause_workload(*web, None)
+        await store.write_workload_pause(*web, None)
+        await store.write_workload_pause(*web, None)
         assert await store.read_paused_workloads() == {key: since for key, since in paused.items() if key != web}
 
 
@@ -1037,7 +1037,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
     oldest_day = int((NOW - RETENTION.risk_days).timestamp()) // 86400 - int(late)
     await store.record_risk_days([RiskDay(ResourceName.CPU, oldest_day, 2, 1, 0.5)])
     await store.set_paused(True)
-    await store.pause_workload("shop", WorkloadRef("Deployment", "web"), NOW - timedelta(days=400))
+    await store.write_workload_pause("shop", WorkloadRef("Deployment", "web"), NOW - timedelta(days=400))
 
     await store.prune(NOW)
 

@@ -19,7 +19,7 @@ from cruise.errors import RefusedError
 from cruise.kube_json.object_errors import convert_to_struct
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.pod import decode_pod
-from cruise.kube_json.patches import apply_patch, build_pod_patch, build_resize_patch
+from cruise.kube_json.patches import apply_patch_in_place, build_pod_patch, build_resize_patch
 from cruise.kube_json.wire.object_json import NodeObject
 from tests.builders import NOW, TRACKING, make_snapshot, make_table
 from tests.controlplane.api import PATCH_TYPES, Api, ApiError, Json, wait_until
@@ -92,7 +92,7 @@ def test_server_creates_every_pod_that_admission_sizes(admin: Api, kubelet: Test
         if isinstance(decision, MutatePod):
             after = compute_admitted_resources(pod, decision).apply_to(pod, {})
             submitted = manifest(namespace, f"p-{seed}", created["spec"])
-            apply_patch(submitted, build_pod_patch(submitted, pod, after))
+            apply_patch_in_place(submitted, build_pod_patch(submitted, pod, after))
             got = owned(admin.request("POST", path, submitted))
             assert [(one.requests, one.limits) for one in got.resizable_parts] == [
                 (one.requests, one.limits) for one in after.resizable_parts

@@ -12,7 +12,7 @@ from cruise.domain.cluster import Pod, QosClass
 from cruise.domain.scheduling import TaintEffect, Toleration
 from cruise.errors import BadInputError
 from cruise.kube_json.objects.pod import decode_pod
-from cruise.kube_json.patches import apply_patch, build_pod_patch, build_verified_patch
+from cruise.kube_json.patches import apply_patch_in_place, build_pod_patch, build_verified_patch
 from tests.admission_reviews import apply_response_patch, build_submitted_pods
 from tests.builders import make_amounts, make_container_json, make_pod_json
 
@@ -144,7 +144,7 @@ def test_annotations_are_escaped_and_their_parent_is_added_where_it_is_missing()
 )
 def test_what_does_not_apply_is_rejected(path, words):
     with pytest.raises(BadInputError, match=words):
-        apply_patch(submitted(), [{"op": "add", "path": path, "value": 1}])
+        apply_patch_in_place(submitted(), [{"op": "add", "path": path, "value": 1}])
 
 
 def test_a_patch_that_gives_something_else_than_was_decided_is_not_sent():
@@ -207,5 +207,5 @@ def test_a_patch_applies_and_gives_what_was_decided(document, data):
     result = apply_response_patch(document, operations)
     assert decode_pod(result | {"status": {}}) == replace(after, qos=decode_pod(result | {"status": {}}).qos)
     assert document == kept
-    apply_patch(document, operations)
+    apply_patch_in_place(document, operations)
     assert document == result

@@ -11,7 +11,7 @@ from cruise.domain.actions import ActionResult, Outcome, ReasonCode, TaintNode, 
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.scheduling import OVERLOADED_TAINT
-from cruise.domain.usage import NO_NODE_USAGE, CounterTail, NodeLoadAverage, NodeUsage, SampleBlock
+from cruise.domain.usage import NO_NODE_USAGE, NodeLoadAverage, NodeUsage, PartitionCounterTail, SampleBlock
 from cruise.errors import CruiseError, RefusedError, UnavailableError
 from cruise.runtime.node_load import NodeLoadHistory, NodeLoadPassResult, remove_taints_on_exit, run_node_load_pass
 from cruise.runtime.ports import PassContext
@@ -36,8 +36,8 @@ class Readings:
         return ()
 
     async def read(
-        self, partition: str, start: int, end: int, tail: CounterTail | None
-    ) -> tuple[SampleBlock, CounterTail | None]:
+        self, partition: str, start: int, end: int, tail: PartitionCounterTail | None
+    ) -> tuple[SampleBlock, PartitionCounterTail | None]:
         raise AssertionError("no samples are asked for")
 
     async def read_node_usage(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:

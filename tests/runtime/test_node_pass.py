@@ -210,7 +210,7 @@ async def test_paused_workloads_and_pods_without_statistics_are_skipped() -> Non
     await store.write_statistics(StatisticsTable.from_rows([statistic(pod, 50, 64) for pod in await pods(world, "a")]))
     [pod] = await pods(world, "a")
     assert pod.workload is not None
-    await store.pause_workload("shop", pod.workload, START)
+    await store.write_workload_pause("shop", pod.workload, START)
     done = await run_node_pass(PassContext(world, store, FULL, START))
     assert {hold.reason for plan in done.plans for hold in plan.skipped} == {
         ReasonCode.NO_STATISTICS,

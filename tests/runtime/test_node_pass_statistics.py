@@ -10,7 +10,14 @@ from cruise.decisions.sizing.headroom import HEADROOM_MODELS
 from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.usage import CounterTail, NodeLoadAverage, NodeUsage, OomRecord, SampleBlock, StatisticsTable
+from cruise.domain.usage import (
+    NodeLoadAverage,
+    NodeUsage,
+    OomRecord,
+    PartitionCounterTail,
+    SampleBlock,
+    StatisticsTable,
+)
 from cruise.errors import UnavailableError
 from cruise.runtime.headroom import HeadroomState
 from cruise.runtime.node_pass import STEPS, NodePassResult, run_node_pass
@@ -49,8 +56,8 @@ class Source:
         return await self._inner.list_partitions(snapshot)
 
     async def read(
-        self, partition: str, start: int, end: int, tail: CounterTail | None
-    ) -> tuple[SampleBlock, CounterTail | None]:
+        self, partition: str, start: int, end: int, tail: PartitionCounterTail | None
+    ) -> tuple[SampleBlock, PartitionCounterTail | None]:
         if self.away:
             raise UnavailableError("Prometheus does not answer")
         return await self._inner.read(partition, start, end, tail)

@@ -10,7 +10,7 @@ import pytest
 
 from cruise.decisions.oom import OomContext, build_oom_record, decide_oom_reaction
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.usage.oom_records import raise_oom_memory, summarize_oom_records
+from cruise.decisions.usage.oom_records import raise_oom_memory_by_record, summarize_oom_records
 from cruise.domain.actions import Action, ActionResult, EvictPod, Outcome, ReasonCode, ResizePod, SkippedPod
 from cruise.domain.cluster import ContainerRole, OomKill, Pod
 from cruise.domain.policy import Mode, Policy
@@ -357,7 +357,7 @@ async def test_a_paused_workload_is_not_changed():
     store, kill = await store_for(world), await killed(world)
     pod = await only_pod(world)
     assert pod.workload is not None
-    await store.pause_workload("shop", pod.workload, START)
+    await store.write_workload_pause("shop", pod.workload, START)
     reaction = await reacted(world, store, kill)
     assert reaction.decision.reason is ReasonCode.MODE_OBSERVE
 
@@ -378,13 +378,13 @@ def test_an_oom_record_applies_to_the_same_workload_container_and_identity():
         (row("db-0", "StatefulSet/db", identity="0", namespace="other"), 100),
         (row("bare", ""), 100),
     ]
-    table = raise_oom_memory(StatisticsTable.from_rows([one for one, _ in rows]), record, shared=False)
+    table = raise_oom_memory_by_record(StatisticsTable.from_rows([one for one, _ in rows]), record, shared=False)
     assert [value // MEBIBYTE for value in table.oom_memory_bytes.tolist()] == [lesson for _, lesson in rows]
     # A pod without a controller teaches itself alone.
-    alone = raise_oom_memory(table, replace(record, pod="bare-2", workload="", identity=""), shared=False)
+    alone = raise_oom_memory_by_record(table, replace(record, pod="bare-2", workload="", identity=""), shared=False)
     assert alone.oom_memory_bytes.tolist() == table.oom_memory_bytes.tolist()
     # A smaller lesson does not undo a larger one.
-    smaller = raise_oom_memory(table, replace(record, oom_memory_bytes=1), shared=False)
+    smaller = raise_oom_memory_by_record(table, replace(record, oom_memory_bytes=1), shared=False)
     assert smaller.oom_memory_bytes.tolist() == table.oom_memory_bytes.tolist()
 
 

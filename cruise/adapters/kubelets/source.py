@@ -21,7 +21,14 @@ from cruise.adapters.prometheus.source import MAX_CORES, compute_node_usage, ext
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node
 from cruise.domain.preflight import KubeletContainerUsage
-from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadAverage, NodeUsage, SampleBlock
+from cruise.domain.usage import (
+    NO_NODE_USAGE,
+    ContainerKey,
+    NodeLoadAverage,
+    NodeUsage,
+    PartitionCounterTail,
+    SampleBlock,
+)
 from cruise.errors import BadInputError, CruiseError, UnavailableError, raise_single_error
 
 log = structlog.get_logger()
@@ -99,8 +106,8 @@ class KubeletUsageSource:
         raise type(first)(f"{first} ({len(errors)} of {len(nodes)} nodes cannot be read)")
 
     async def read(
-        self, partition: str, start: int, end: int, tail: CounterTail | None
-    ) -> tuple[SampleBlock, CounterTail | None]:
+        self, partition: str, start: int, end: int, tail: PartitionCounterTail | None
+    ) -> tuple[SampleBlock, PartitionCounterTail | None]:
         step = self._settings.step_seconds
         if partition not in PARTITIONS or start % step or end % step or (tail is not None and tail.at != start):
             raise ValueError(f"cannot read {partition!r} from {start} to {end} every {step} s")

@@ -16,7 +16,7 @@ from cruise.adapters.prometheus.scrape_times import (
 )
 from cruise.adapters.prometheus.series_merging import SeriesKey, reduce_by_container
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
-from cruise.domain.usage import ContainerKey, CounterTail
+from cruise.domain.usage import ContainerKey, PartitionCounterTail
 
 # In steps; over a shorter time, the duration of a scrape matters.
 MIN_SCRAPE_INTERVAL = 0.1
@@ -105,12 +105,12 @@ class CounterReadingOptions:
 class EarlierCounters:
     """The counters of the previous read, indexed; `containers` maps each key to itself."""
 
-    tail: CounterTail | None = None
+    tail: PartitionCounterTail | None = None
     rows: Mapping[SeriesKey, int] = field(default_factory=dict)
     containers: Mapping[ContainerKey, ContainerKey] = field(default_factory=dict)
 
     @staticmethod
-    def create(tail: CounterTail | None) -> "EarlierCounters":
+    def create(tail: PartitionCounterTail | None) -> "EarlierCounters":
         """Index a tail."""
         if tail is None:
             return EarlierCounters()
@@ -257,7 +257,7 @@ class CounterRows:
 
     def build_tail(
         self, observed: BoolArray, scrapes: ScrapesByStep, at: int, options: CounterReadingOptions
-    ) -> CounterTail:
+    ) -> PartitionCounterTail:
         """Return the tail for the next read: the value and the time of each series' last scrape."""
         end = observed.shape[1] - 1
         present, known = ~np.isnan(self.cpu[:, -1]), observed.any(axis=1)
@@ -266,7 +266,7 @@ class CounterRows:
         changed = np.where(present, np.minimum(last, scrapes.last_change[self.targets, -1] + self.lead), last)
         changed_at = (at - (end - changed) * options.step_seconds) * np.where(known, 1, -1)
         rows = np.flatnonzero(is_kept)
-        return CounterTail(
+        return PartitionCounterTail(
             at=at,
             keys=[self.ids[row][0] for row in rows.tolist()],
             series=[self.ids[row][1] for row in rows.tolist()],

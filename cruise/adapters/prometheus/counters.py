@@ -41,7 +41,7 @@ from cruise.adapters.prometheus.series_merging import (
     take_larger,
 )
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
-from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
+from cruise.domain.usage import ContainerKey, PartitionCounterTail, SampleBlock
 
 MergedSeries = tuple[Float64Array, BoolArray]
 
@@ -114,11 +114,13 @@ class RejectedStepCollector:
         return np.column_stack((rows.get_newest(rows.cpu), rows.cpu[:, rows.lead :]))
 
 
-def drop_rejected_containers(tail: CounterTail, keys: Sequence[ContainerKey], rejected: BoolArray) -> CounterTail:
+def drop_rejected_containers(
+    tail: PartitionCounterTail, keys: Sequence[ContainerKey], rejected: BoolArray
+) -> PartitionCounterTail:
     """Return the tail without containers that are rejected at the end."""
     dropped = {key for key, last in zip(keys, rejected[:, -1].tolist(), strict=True) if last}
     kept = [row for row, key in enumerate(tail.keys) if key not in dropped]
-    return CounterTail(
+    return PartitionCounterTail(
         at=tail.at,
         keys=[tail.keys[row] for row in kept],
         series=[tail.series[row] for row in kept],
@@ -154,7 +156,7 @@ def compute_usage(
     pressured_nodes: set[str],
     get_ages: ScrapeAgesFunction = get_no_scrape_ages,
     recent_pressure: dict[ContainerKey, float] | None = None,
-) -> tuple[SampleBlock, CounterTail]:
+) -> tuple[SampleBlock, PartitionCounterTail]:
     """Compute the usage, and the tail for the next read.
 
     `pressured_nodes` are the nodes that ever showed pressure, and is updated: on other nodes, zeros mean that the
@@ -235,11 +237,11 @@ def compute_usage(
     return block, tail if rejected is None else drop_rejected_containers(tail, block.keys, rejected)
 
 
-def join_tails_of_disjoint_series(tails: Sequence[CounterTail], at: int) -> CounterTail:
+def join_tails_of_disjoint_series(tails: Sequence[PartitionCounterTail], at: int) -> PartitionCounterTail:
     """Join the tails of disjoint reads up to `at`."""
     if len(tails) == 1:
         return tails[0]
-    return CounterTail(
+    return PartitionCounterTail(
         at=at,
         keys=[key for tail in tails for key in tail.keys],
         series=[series for tail in tails for series in tail.series],

@@ -30,15 +30,15 @@ from cruise.adapters.prometheus.queries import (
 from cruise.adapters.prometheus.seen_pods import PARTITIONS, get_partition
 from cruise.adapters.prometheus.series_selectors import (
     LOOKBACK_SECONDS,
-    SeriesListing,
+    UsageSeriesCounts,
+    count_usage_series,
     create_series_decoder,
-    list_usage_series,
 )
 from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabelNames
 from cruise.adapters.prometheus.source import MAX_CORES, UsagePiece, UsageQueries
 from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.resources import Resources
-from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
+from cruise.domain.usage import ContainerKey, PartitionCounterTail, SampleBlock
 from cruise.errors import ThrottledError, UnavailableError, UnreachableError
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class RecordingReader:
         self._start = start
         self._grid = np.arange(start - step * settings.plausible, end + 1, step, dtype=np.int64)
         self._days = np.array_split(self._grid, range(DAY // step, len(self._grid), max(1, DAY // step)))
-        self._listings: list[SeriesListing] = []
+        self._series_counts: list[UsageSeriesCounts] = []
 
     @property
     def client(self) -> PrometheusClient:
@@ -82,12 +82,12 @@ class RecordingReader:
 
     def list_containers(self) -> list[ContainerKey]:
         """Return every container that had a CPU counter in the time range, sorted."""
-        list_series = partial(list_usage_series, self._settings, self._client)
-        self._listings = []
+        count_series = partial(count_usage_series, self._settings, self._client)
+        self._series_counts = []
         for day in self._days:
-            request = partial(list_series, int(day[0]), int(day[-1]))
-            self._listings.append(retry_when_unavailable(request, answered=bool(self._listings)))
-        return sorted(set().union(*(one.containers for one in self._listings)))
+            request = partial(count_series, int(day[0]), int(day[-1]))
+            self._series_counts.append(retry_when_unavailable(request, answered=bool(self._series_counts)))
+        return sorted(set().union(*(one.containers for one in self._series_counts)))
 
     def read(
         self, containers: Sequence[ContainerKey], on_progress: Callable[[float], None] | None = None
@@ -99,12 +99,12 @@ class RecordingReader:
         shape = (int(self._grid[-1] - self._start) // self._settings.step_seconds, len(containers))
         cpu, memory = np.full(shape, np.nan, dtype=np.float32), np.full(shape, np.nan, dtype=np.float32)
         columns = {key: column for column, key in enumerate(containers)}
-        tail: CounterTail | None = None
+        tail: PartitionCounterTail | None = None
         with ThreadPoolExecutor(self._settings.concurrency) as pool:
-            for day, listing in zip(self._days, self._listings, strict=True):
-                points = listing.count_samples(len(day), self._settings)
+            for day, series_counts in zip(self._days, self._series_counts, strict=True):
+                points = series_counts.count_samples(len(day), self._settings)
                 for times in np.array_split(day, range(points, len(day), points)):
-                    pieces = listing.split_into_pieces(points, self._settings)
+                    pieces = series_counts.split_into_pieces(points, self._settings)
                     tail = self._read_pieces(pool, pieces, times, tail, (columns, cpu, memory))
                     if on_progress is not None:
                         on_progress(float(times[-1] - self._grid[0]) / float(self._grid[-1] - self._grid[0]))
@@ -115,9 +115,9 @@ class RecordingReader:
         pool: ThreadPoolExecutor,
         pieces: Sequence[str],
         times: Int64Array,
-        tail: CounterTail | None,
+        tail: PartitionCounterTail | None,
         target: tuple[dict[ContainerKey, int], Float32Array, Float32Array],
-    ) -> CounterTail | None:
+    ) -> PartitionCounterTail | None:
         if not pieces:
             return None
         before = EarlierCounters.create(tail)
@@ -275,14 +275,14 @@ class _KubeStateReader:
         for one in self._read_owner_series(REQUESTS, first, last, matchers=resource_matcher):
             prefix = "exported_" if one.exported else prefix
             counts[get_partition(one.pod)][one.pod] += 1
-        listing = SeriesListing(series_of_pod=counts)
+        series_counts = UsageSeriesCounts(series_of_pod=counts)
         # The resource distinguishes the series of one container, in place of the runtime's id.
         labels = SeriesLabelNames(f"{prefix}namespace", f"{prefix}pod", f"{prefix}container", id="resource", node="")
         decoder = MatrixDecoder(labels, self._settings.accept_partial)
-        points = listing.count_samples((last - first) // HOUR + 1, self._settings)
+        points = series_counts.count_samples((last - first) // HOUR + 1, self._settings)
         for start in range(first, last + 1, points * HOUR):
             end = min(start + (points - 1) * HOUR, last // HOUR * HOUR)
-            for piece in listing.split_into_pieces(points, self._settings):
+            for piece in series_counts.split_into_pieces(points, self._settings):
                 series = self._selector(REQUESTS, resource_matcher, f"{labels.pod}=~{quote_promql(piece)}")
                 by = ", ".join((labels.namespace, labels.pod, labels.container, labels.id))
                 query = f"max by ({by}) ({series})"

@@ -153,7 +153,7 @@ LOOKBACK_SECONDS = 900
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesListing:
+class UsageSeriesCounts:
     """The containers of a time range, and the number of series of one family by partition and pod name."""
 
     containers: set[ContainerKey] = field(default_factory=set)
@@ -189,7 +189,9 @@ class SeriesListing:
         return points
 
 
-def list_usage_series(settings: PrometheusSettings, client: PrometheusClient, first: int, last: int) -> SeriesListing:
+def count_usage_series(
+    settings: PrometheusSettings, client: PrometheusClient, first: int, last: int
+) -> UsageSeriesCounts:
     """Return the usage series between `first` and `last` from the index.
 
     Raises BadInputError, ThrottledError and UnavailableError.
@@ -198,7 +200,7 @@ def list_usage_series(settings: PrometheusSettings, client: PrometheusClient, fi
     families = tuple(dict.fromkeys((metrics.cpu, metrics.cpu_waiting, metrics.memory)))
     fields = {"family": "__name__", "namespace": labels.namespace, "pod": labels.pod, "container": labels.container}
     decode = create_series_decoder(fields, settings.accept_partial)
-    listing = SeriesListing()
+    series_counts = UsageSeriesCounts()
     for partition in PARTITIONS:
         (pods,) = build_pod_patterns(partition, {}, 1)
         selectors = [build_usage_selector(settings, family, pods) for family in families]
@@ -207,12 +209,12 @@ def list_usage_series(settings: PrometheusSettings, client: PrometheusClient, fi
             if one.family in counts:
                 counts[one.family][one.pod] += 1
             if one.family == metrics.cpu and one.namespace and one.pod and one.container:
-                listing.containers.add(ContainerKey(one.namespace, one.pod, one.container))
+                series_counts.containers.add(ContainerKey(one.namespace, one.pod, one.container))
         largest = Counter[str]()
         for count in counts.values():
             largest |= count
-        listing.series_of_pod[partition] = largest
-    return listing
+        series_counts.series_of_pod[partition] = largest
+    return series_counts
 
 
 def create_series_decoder(labels: Mapping[str, str], accept_partial: bool) -> Callable[[bytes], Sequence[Any]]:

@@ -33,7 +33,14 @@ from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.preflight import ClusterSeriesFacts
-from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadAverage, NodeUsage, SampleBlock
+from cruise.domain.usage import (
+    NO_NODE_USAGE,
+    ContainerKey,
+    NodeLoadAverage,
+    NodeUsage,
+    PartitionCounterTail,
+    SampleBlock,
+)
 from cruise.errors import BadInputError, CruiseError, UnavailableError
 
 # The upper limit of what one container uses, if no node reports its cores.
@@ -41,7 +48,7 @@ MAX_CORES = 1024.0
 # A read without a tail cannot compute the usage of its first two steps.
 _UNKNOWN_STEPS = 2
 
-UsagePiece = tuple[SampleBlock, CounterTail]
+UsagePiece = tuple[SampleBlock, PartitionCounterTail]
 
 
 def extend_times_backwards(times: Int64Array, step: int) -> Int64Array:
@@ -210,8 +217,8 @@ class PrometheusUsageSource:
         return list(PARTITIONS)
 
     async def read(
-        self, partition: str, start: int, end: int, tail: CounterTail | None
-    ) -> tuple[SampleBlock, CounterTail | None]:
+        self, partition: str, start: int, end: int, tail: PartitionCounterTail | None
+    ) -> tuple[SampleBlock, PartitionCounterTail | None]:
         step = self._settings.step_seconds
         if partition not in PARTITIONS or start % step or end % step or (tail is not None and tail.at != start):
             raise ValueError(f"cannot read {partition!r} from {start} to {end} every {step} s")

@@ -114,7 +114,7 @@ class PostgresStore:
     read_user_actions = _in_transaction(audit.read_newest_user_actions, CONNECTION_TIMEOUT)
     read_evictions_since = _in_transaction(audit.read_evictions_since, CONNECTION_TIMEOUT)
     read_unanswered_resizes = _in_transaction(audit.read_unanswered_resizes, CONNECTION_TIMEOUT)
-    pause_workload = _in_transaction(records.pause_workload, CONNECTION_TIMEOUT)
+    write_workload_pause = _in_transaction(records.write_workload_pause, CONNECTION_TIMEOUT)
     is_paused = _in_transaction(records.read_global_pause, CONNECTION_TIMEOUT)
     set_paused = _in_transaction(records.write_global_pause, CONNECTION_TIMEOUT)
     read_paused_workloads = _in_transaction(records.read_paused_workloads, CONNECTION_TIMEOUT)

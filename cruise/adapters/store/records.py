@@ -186,7 +186,7 @@ async def read_paused_workloads(connection: AsyncConnection) -> dict[tuple[str, 
     }
 
 
-async def pause_workload(
+async def write_workload_pause(
     connection: AsyncConnection, namespace: str, workload: WorkloadRef, since: datetime | None
 ) -> None:
     """Pause a workload, or resume it with None; one that is paused stays so since then."""

@@ -18,7 +18,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from cruise.adapters.store import peaks
 from cruise.adapters.store.schema import container_start, database_history, sample_block, usage_partition
 from cruise.domain.records import EpochAndLostUsage
-from cruise.domain.usage import ContainerKey, ContainerStart, CounterTail, PartitionProgress, SampleBlock, UsageUpdate
+from cruise.domain.usage import (
+    ContainerKey,
+    ContainerStart,
+    PartitionCounterTail,
+    PartitionProgress,
+    SampleBlock,
+    UsageUpdate,
+)
 from cruise.errors import DatabaseRestoredError, pause_garbage_collection
 
 _COMPRESSION_LEVEL = 1  # half the time of the default, for a tenth more bytes
@@ -79,7 +86,7 @@ def deserialize_sample_block(packed: bytes, pool: dict[ContainerKey, ContainerKe
     )
 
 
-def serialize_counter_tail(tail: CounterTail) -> bytes:
+def serialize_counter_tail(tail: PartitionCounterTail) -> bytes:
     """Return the last counters of a partition as bytes."""
     packed = _PackedTail(
         tail.at,
@@ -92,10 +99,10 @@ def serialize_counter_tail(tail: CounterTail) -> bytes:
     return zlib.compress(_encode(packed), _COMPRESSION_LEVEL)
 
 
-def deserialize_counter_tail(packed: bytes) -> CounterTail:
+def deserialize_counter_tail(packed: bytes) -> PartitionCounterTail:
     """Return the counters that `serialize_counter_tail` packed."""
     tail = _decode_tail(zlib.decompress(packed))
-    return CounterTail(
+    return PartitionCounterTail(
         at=tail.at,
         keys=tail.keys,
         series=tail.series,

@@ -26,7 +26,7 @@ from cruise.adapters.kube.responses import decode_answer
 from cruise.adapters.webhook_tls.certificates import (
     KeyPair,
     check_validity,
-    create_server_context,
+    create_server_context_without_certificate,
     is_issued_by,
     make_key_pair,
     read_key_pair,
@@ -93,7 +93,7 @@ class CertificateKeeper:
         lifetime: timedelta = LIFETIME,
         propagation_time: timedelta = _PROPAGATION_TIME,
     ) -> None:
-        self.context: ssl.SSLContext = create_server_context()
+        self.context: ssl.SSLContext = create_server_context_without_certificate()
         self._storage = storage
         self._names = names
         self._publish = publish

@@ -105,7 +105,7 @@ def check_validity(pair: KeyPair, place: str, now: datetime) -> None:
         raise BadInputError(f"{place}: tls.crt is valid only from {pair.not_before:%Y-%m-%d %H:%M} UTC")
 
 
-def create_server_context() -> ssl.SSLContext:
+def create_server_context_without_certificate() -> ssl.SSLContext:
     """Return a server context without a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -35,7 +35,7 @@ from cruise.runtime.oom import OomReactionResult
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
 from cruise.runtime.packing.packing_pass import PackingPassResult
 from cruise.runtime.ports import StorePort
-from cruise.runtime.revert import collect_original_sizes, read_stored_original_sizes
+from cruise.runtime.revert import get_original_sizes_by_uid, read_stored_original_sizes
 from cruise.runtime.usage.usage_reader import UsageReadingProgress
 from cruise.runtime.usage.usage_state import FailedUsageRead
 
@@ -166,7 +166,7 @@ class HourlyTotalsRecorder:
         stored, keys = await read_stored_original_sizes(store, result.snapshot)
         # In a thread: this takes a second for a large cluster.
         savings = await asyncio.to_thread(
-            lambda: sum_realized_savings(result.snapshot, collect_original_sizes(result.snapshot, stored, keys))
+            lambda: sum_realized_savings(result.snapshot, get_original_sizes_by_uid(result.snapshot, stored, keys))
         )
         await store.store_hourly_totals(
             HourlyClusterTotals(

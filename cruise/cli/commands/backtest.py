@@ -50,9 +50,9 @@ from cruise.cli.options import (
     RulesName,
     RulesOption,
     apply_rule_set,
+    load_process_settings,
     parse_time,
     require_writable,
-    resolve_settings,
     save_report,
     suggest_similar,
 )
@@ -134,7 +134,7 @@ def backtest(
     from cruise.interfaces.backtest.report import BacktestReport
     from cruise.interfaces.backtest.table import has_time_line
 
-    settings = resolve_settings(config)
+    settings = load_process_settings(config)
     _check_source(trace, prometheus_url, {"--days": days, "--now": now, "--snapshot": snapshot})
     policies = _select_policies(policy)
     _check_used(policies, risk, rules, against)

@@ -11,7 +11,7 @@ from cruise.cli.options import (
     ModeName,
     OutputFormat,
     create_option_without_default,
-    resolve_settings,
+    load_process_settings,
 )
 from cruise.cli.terminal import print_result, show_spinner, suppress_logs
 from cruise.errors import BadInputError
@@ -58,7 +58,7 @@ def check(
     from cruise.runtime.headroom import RiskHistory
     from cruise.settings.value_types import UsageSourceChoice
 
-    settings = resolve_settings(config)
+    settings = load_process_settings(config)
     if mode is not None:
         settings = replace(settings, mode=Mode[mode.name])
     if prometheus_url is not None:
@@ -118,7 +118,7 @@ def migrate(format: FormatOption = OutputFormat.TABLE, config: ConfigOption = No
     """
     import msgspec
 
-    settings = resolve_settings(config)
+    settings = load_process_settings(config)
     if settings.database_url is None:
         raise BadInputError("no database_url is set; `cruise serve` updates the embedded database")
     with suppress_logs(), show_spinner("updating the schema"):
@@ -167,7 +167,7 @@ def certificates(
     from cruise.app.certificates import run_certificate_keeper
     from cruise.app.process import configure_logging, run_as_service
 
-    settings = resolve_settings(config)
+    settings = load_process_settings(config)
     configure_logging(settings.log_format, "debug" if verbose else settings.log_level)
     uvloop.run(run_as_service(run_certificate_keeper(settings)))
 
@@ -198,6 +198,6 @@ def webhook(
     from cruise.app.process import configure_logging, run_as_service
     from cruise.app.webhook import run_webhook
 
-    settings = resolve_settings(config)
+    settings = load_process_settings(config)
     configure_logging(settings.log_format, "debug" if verbose else settings.log_level)
     uvloop.run(run_as_service(run_webhook(settings)))

@@ -17,9 +17,9 @@ from cruise.cli.options import (
     RulesName,
     RulesOption,
     create_option_without_default,
+    load_process_settings,
     parse_time,
     resolve_policy,
-    resolve_settings,
     suggest_similar,
 )
 from cruise.cli.terminal import print_error, print_result
@@ -81,7 +81,7 @@ def explain(
         return
     from cruise.cli.inputs.live_cluster import has_cluster_credentials
 
-    if at is None and has_cluster_credentials(resolve_settings(config)):
+    if at is None and has_cluster_credentials(load_process_settings(config)):
         _explain_from_cluster(request)
     else:
         _explain_from_database(request)
@@ -109,7 +109,7 @@ def _explain_from_database(request: _ExplainRequest) -> None:
     from cruise.interfaces.explain.text import render_stored_text
 
     name, at = request.name, request.at or get_current_time()
-    stored_data = asyncio.run(read_stored_pod_data(resolve_settings(request.config), name, None, at))
+    stored_data = asyncio.run(read_stored_pod_data(load_process_settings(request.config), name, None, at))
     if not stored_data.own_statistics.keys and not stored_data.history.outcomes and not stored_data.history.oom_kills:
         raise BadInputError(f"the database has no pod {name[0]}/{name[1]}; add --snapshot to explain why")
     print_result(
@@ -125,7 +125,7 @@ def _explain_from_cluster(request: _ExplainRequest) -> None:
     from cruise.cli.inputs.live_cluster import PrometheusRequirement, read_cluster
     from cruise.cli.inputs.store import has_existing_store, read_stored_pod_data
 
-    settings = resolve_settings(request.config)
+    settings = load_process_settings(request.config)
     has_database = has_existing_store(settings)
     try:
         live = read_cluster(
@@ -157,7 +157,7 @@ def _explain_from_cluster(request: _ExplainRequest) -> None:
 def _explain_from_snapshot(request: _ExplainRequest, snapshot: str, usage: str | None) -> None:
     from cruise.cli.inputs.sources import load_snapshot_with_node_autoscaler, load_usage_of_snapshot
 
-    cluster = load_snapshot_with_node_autoscaler(snapshot, resolve_settings(request.config).node_autoscaler)
+    cluster = load_snapshot_with_node_autoscaler(snapshot, load_process_settings(request.config).node_autoscaler)
     found = _find_pod(request.name, cluster, "snapshot")
     if usage is not None:
         policy = resolve_policy(request.config, request.mode or ModeName.FULL, request.rules)
@@ -169,7 +169,7 @@ def _explain_from_snapshot(request: _ExplainRequest, snapshot: str, usage: str |
 
     at = request.at or get_current_time()
     stored_data = asyncio.run(
-        read_stored_pod_data(resolve_settings(request.config), request.name, found, at, cluster.pods)
+        read_stored_pod_data(load_process_settings(request.config), request.name, found, at, cluster.pods)
     )
     _print_explanation(request, found, cluster, stored_data.statistics, at, stored_data)
 

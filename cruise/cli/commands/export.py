@@ -25,8 +25,8 @@ from cruise.cli.options import (
     ConfigOption,
     NowOption,
     create_option_without_default,
+    load_process_settings,
     parse_time,
-    resolve_settings,
     save_report,
     suggest_similar,
 )
@@ -123,7 +123,7 @@ def export(
     directory = None if output is None or str(output) == "-" else output
     if directory is not None and format in (ExportFormat.TABLE, ExportFormat.JSON):
         raise BadInputError(f"--format {format.value} is not for files: remove --output, or redirect standard output")
-    settings = resolve_settings(config)
+    settings = load_process_settings(config)
     if policies:
         given = {"--format": format, "--usage": usage, "--prometheus-url": prometheus_url, "--history": history}
         unused = [option for option, value in {**given, "--now": now, "WORKLOADS": names or None}.items() if value]

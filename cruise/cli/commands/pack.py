@@ -15,9 +15,9 @@ from cruise.cli.options import (
     OutputFormat,
     SnapshotOption,
     create_option_without_default,
+    load_process_settings,
     parse_time,
     resolve_policy,
-    resolve_settings,
 )
 from cruise.cli.terminal import create_table_console, print_error, print_report, write_json
 from cruise.errors import BadInputError
@@ -171,7 +171,7 @@ def pack(
 def _get_search_seconds(time_limit: float | None, config: Path | None) -> float:
     """Return how long to search; BadInputError."""
     if time_limit is None:
-        return resolve_settings(config).packing_time_limit.total_seconds()
+        return load_process_settings(config).packing_time_limit.total_seconds()
     if not time_limit >= 0:
         raise BadInputError(
             f"--time-limit: {time_limit:g} is not a number of seconds; write e.g. 10, or 0 for the quick method"

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cruise.cli.options import ConfigOption, FormatOption, OutputFormat, create_option_without_default, resolve_settings
+from cruise.cli.options import (
+    ConfigOption,
+    FormatOption,
+    OutputFormat,
+    create_option_without_default,
+    load_process_settings,
+)
 from cruise.cli.terminal import (
     create_table_console,
     print_error,
@@ -124,7 +130,7 @@ def _set_paused(
     config: Path | None,
 ) -> None:
     """Pause or resume, and print the result; BadInputError, UnavailableError."""
-    settings = resolve_settings(config)
+    settings = load_process_settings(config)
     if server is not None:
         before = _set_in_api(paused, target, server, token_file or settings.api_token_file)
     elif token_file is not None:
@@ -189,7 +195,7 @@ async def _set_in_database(paused: bool, target: _Target, settings: "Settings") 
             before = target in await store.read_paused_workloads()
             kind = UserActionKind.PAUSE_WORKLOAD if paused else UserActionKind.RESUME_WORKLOAD
             await store.record_user_action(UserAction(now, caller, kind, *target))
-            await store.pause_workload(*target, now if paused else None)
+            await store.write_workload_pause(*target, now if paused else None)
     return _PauseChange(before, describe_store(settings))
 
 
@@ -232,7 +238,7 @@ def revert(
     if not yes and (sys.stdin is None or not sys.stdin.isatty()):
         raise BadInputError("revert resizes running pods: add --yes without a terminal for confirmation")
     workload_ref = _parse_workload(workload, namespace)
-    settings = resolve_settings(config)
+    settings = load_process_settings(config)
     with suppress_logs():
         if not yes and not _confirm(settings, namespace, workload_ref):
             print_error("nothing was changed")

@@ -25,8 +25,8 @@ from cruise.cli.options import (
     NowOption,
     ReportFormat,
     create_option_without_default,
+    load_process_settings,
     parse_time,
-    resolve_settings,
     save_report,
 )
 from cruise.cli.terminal import (
@@ -110,7 +110,7 @@ def scan(
         read_price_options(price_cpu_core_hour, price_gib_hour),
         _choose_format(format, output, email_ready),
     )
-    settings = resolve_settings(config)
+    settings = load_process_settings(config)
     sources = ReportSources(snapshot, usage, prometheus_url, history, parse_time(now), HistoryLength.DAY)
     contexts: list[str] = []
     if context or all_contexts:

@@ -4,7 +4,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cruise.cli.options import ConfigOption, FormatOption, OutputFormat, create_option_without_default, resolve_settings
+from cruise.cli.options import (
+    ConfigOption,
+    FormatOption,
+    OutputFormat,
+    create_option_without_default,
+    load_process_settings,
+)
 from cruise.cli.terminal import create_table_console, print_report, write_json
 from cruise.errors import BadInputError
 
@@ -52,7 +58,7 @@ def serve(
 
     if format is OutputFormat.JSON and not once:
         raise BadInputError("--format json is for --once; without it there is no result to print")
-    settings = resolve_settings(config)
+    settings = load_process_settings(config)
     # The result of one pass is printed; its log is for --verbose.
     level = "warning" if once and settings.log_level == "info" else settings.log_level
     configure_logging(settings.log_format, "debug" if verbose else level)
@@ -145,7 +151,7 @@ def demo(
     from cruise.cli.inputs.store import get_data_dir
     from cruise.interfaces.demo_screen import render_demo_summary, render_summary_json
 
-    settings = resolve_settings(config)
+    settings = load_process_settings(config)
     console = (
         create_table_console() if format is OutputFormat.TABLE else Console(stderr=True, highlight=False, markup=False)
     )

@@ -195,8 +195,8 @@ def load_usage_of_snapshot(
     OOM kills in the snapshot's pod statuses also count.
     """
     from cruise.adapters import files
-    from cruise.decisions.oom_in_status import add_kills_in_pod_status
+    from cruise.decisions.oom_in_status import raise_oom_memory_by_pod_status
 
     with show_spinner(f"reading {path}", is_large_file(path)):
         statistics, at = files.load_usage(path, snapshot, now)
-    return add_kills_in_pod_status(statistics, snapshot, policy, at), at
+    return raise_oom_memory_by_pod_status(statistics, snapshot, policy, at), at

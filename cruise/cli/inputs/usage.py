@@ -19,7 +19,7 @@ from cruise.app.usage_source import READING_INTERVAL, get_current_seconds
 from cruise.cli.terminal import print_error, show_progress, show_spinner, suppress_logs
 from cruise.decisions.oom import build_oom_records
 from cruise.decisions.preflight.usage import CLUSTER_FIX, describe_cluster_series
-from cruise.decisions.usage.oom_records import raise_oom_memory
+from cruise.decisions.usage.oom_records import raise_oom_memory_by_record
 from cruise.decisions.usage.plausibility import estimate_from_short_sample
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
@@ -175,5 +175,5 @@ async def _read_from_kubelets(snapshot: ClusterSnapshot, settings: "Settings") -
         print_error(f"skipped {len(source.failures):,} of {len(snapshot.nodes):,} kubelets: {first}")
     table = estimate_from_short_sample(blocks, snapshot, at)
     for record in build_oom_records(snapshot.oom_kills, table):
-        table = raise_oom_memory(table, record, shared=record.applies_to_workload)
+        table = raise_oom_memory_by_record(table, record, shared=record.applies_to_workload)
     return table, datetime.fromtimestamp(at, UTC)

@@ -75,10 +75,10 @@ def plan_in_new_process(request: PackingRequest) -> tuple[PackingProposal, float
 
 async def _plan_in_process(request: PackingRequest) -> tuple[PackingProposal, float]:
     async with SolverProcess() as worker:
-        return await plan_in_existing_process(worker, request)
+        return await plan_with_solver_process(worker, request)
 
 
-async def plan_in_existing_process(worker: SolverProcess, request: PackingRequest) -> tuple[PackingProposal, float]:
+async def plan_with_solver_process(worker: SolverProcess, request: PackingRequest) -> tuple[PackingProposal, float]:
     """Plan in an existing solver process: build, solve, order and verify. Raises UnavailableError."""
     change: NodeCountChange | None = None
     remaining_rounds: RemainingRounds | None = None

@@ -26,7 +26,11 @@ from cruise.domain.annotations import STARTUP_BOOST, EffectivePolicy
 from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, Pod
 from cruise.domain.overrides import NO_PAUSED_WORKLOADS, PausedWorkloads
-from cruise.domain.pod_resources import replace_spec_resources, reset_kubelet_status, sum_container_requests
+from cruise.domain.pod_resources import (
+    compute_effective_container_requests,
+    replace_spec_resources,
+    reset_kubelet_status,
+)
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, StatedResources
 from cruise.domain.usage import StatisticsTable
@@ -217,7 +221,7 @@ def _request_bases(
     whole = pod.pod_level
     if whole is not None:
         # The sum, for the resources that the pod states.
-        summed = sum_container_requests(at_base)
+        summed = compute_effective_container_requests(at_base)
         cpu = None if whole.requests.cpu_millicores is None else summed.cpu_millicores
         memory = None if whole.requests.memory_bytes is None else summed.memory_bytes
         whole = replace(whole, requests=StatedResources(cpu, memory))

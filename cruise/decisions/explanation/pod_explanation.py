@@ -13,7 +13,7 @@ from cruise.decisions.eviction.ranking import rank_for_eviction
 from cruise.decisions.explanation.size_steps import ContainerSteps, build_size_steps
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, AutoscalerClaims
-from cruise.decisions.pod_policy.resizable_pod import add_kubelet_refusals
+from cruise.decisions.pod_policy.resizable_pod import mark_nodes_that_refuse_resizes
 from cruise.decisions.pod_policy.startup_boosts import get_boost_end, has_boost_in_force
 from cruise.decisions.scan.risks import ContainerRisk, find_oom_kill_risks
 from cruise.decisions.sizing.fitting import ContendedNode
@@ -192,7 +192,7 @@ def prepare_explanations(
 ) -> ExplanationContext:
     """Size a snapshot, or some of its `nodes`, for explanations; this takes as long as a node pass."""
     context = replace(context, replacements=predict_replacement_pods)
-    snapshot = add_kubelet_refusals(snapshot, context.refused)
+    snapshot = mark_nodes_that_refuse_resizes(snapshot, context.refused)
     eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, now)
     sized = size_cluster(snapshot, eligibility, policy, now, context, nodes) if nodes is None or nodes else None
     return ExplanationContext(snapshot, statistics, policy, now, context, eligibility, sized)

@@ -19,12 +19,12 @@ from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
 from cruise.domain.arrays import UNBOUNDED, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
 from cruise.domain.pod_resources import (
+    compute_effective_container_requests,
     count_pod_requests,
     get_spec_targets,
     predict_actuated_pod,
     replace_spec_resources,
     reset_kubelet_status,
-    sum_container_requests,
 )
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, StatedResources
 
@@ -150,7 +150,7 @@ def _exceed_pod_level(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
     whole = replace_spec_resources(pod, targets).pod_level
     if whole is None:
         return False
-    running = sum_container_requests(pod.containers)
+    running = compute_effective_container_requests(pod.containers)
     limits = [one.limits.resources for one in pod.containers]
     return any(
         running.get(resource) > (whole.requests.get(resource) or running.get(resource))

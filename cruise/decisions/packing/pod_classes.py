@@ -8,7 +8,7 @@ import numpy as np
 
 from cruise.decisions.packing.node_masks import NodeMasks, PlacementObstacle
 from cruise.decisions.packing.pod_groups import AllowedNodeMasks, PodGroup, PodGroups
-from cruise.decisions.packing.pod_rules import AntiAffinityRule, GroupEvictionLimit, PodRules
+from cruise.decisions.packing.pod_rules import AntiAffinityRule, PodRules, SharedEvictionLimit
 from cruise.decisions.packing.resources import ExtraResources
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.packer.problem import (
@@ -39,7 +39,7 @@ def build_group_signatures(
     pod_groups: PodGroups,
     allowed_masks: AllowedNodeMasks,
     pod_rules: PodRules,
-    limits: Sequence[GroupEvictionLimit],
+    limits: Sequence[SharedEvictionLimit],
     objective: PackingObjective,
 ) -> list[PodSignature]:
     """Return the signature of each group."""
@@ -76,7 +76,7 @@ def build_group_signatures(
 
 
 def _list_rule_members(
-    pod_rules: PodRules, limits: Sequence[GroupEvictionLimit], groups: Sequence[PodGroup]
+    pod_rules: PodRules, limits: Sequence[SharedEvictionLimit], groups: Sequence[PodGroup]
 ) -> Iterable[frozenset[int]]:
     """Yield the sets of groups that a rule treats alike, and differently from all others."""
     for rule in (*pod_rules.anti_affinity, *pod_rules.affinity, *pod_rules.topology_spread):
@@ -163,7 +163,7 @@ class ClassRuleBuilder:
         self._exclusions: dict[tuple[int, int, tuple[int, ...]], PlacementObstacle] = {}
 
     def build(
-        self, pod_rules: PodRules, limits: Sequence[GroupEvictionLimit]
+        self, pod_rules: PodRules, limits: Sequence[SharedEvictionLimit]
     ) -> tuple[PlacementRules, tuple[PlacementObstacle, ...]]:
         """Return all rules, and the obstacle of each exclusion."""
         for anti_affinity in pod_rules.anti_affinity:

@@ -219,7 +219,7 @@ _EXHAUSTED_DETAILS = {
 
 
 @dataclass(frozen=True, slots=True)
-class GroupEvictionLimit:
+class SharedEvictionLimit:
     """At most `allowed` running pods of these groups may be evicted."""
 
     name: str
@@ -234,13 +234,13 @@ def apply_eviction_limits(
     allowance: EvictionAllowance,
     *,
     sequential: bool = False,
-) -> list[GroupEvictionLimit]:
+) -> list[SharedEvictionLimit]:
     """Mark pods without an eviction left as immovable, and return the limits that may bind.
 
     Pods under a PodDisruptionBudget are marked, because their evictions weigh more. With `sequential`, evictions wait
     for each other, so a budget that allows one eviction allows any number.
     """
-    limits: list[GroupEvictionLimit] = []
+    limits: list[SharedEvictionLimit] = []
     for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
         label_numbers = pod_groups.labels.find_selected(budget.selector, budget.namespace)
         group_numbers = [
@@ -250,19 +250,19 @@ def apply_eviction_limits(
             pod_groups.groups[number].has_disruption_budget = True
         if sequential and budget.disruptions_allowed > 0:
             continue
-        limit = GroupEvictionLimit(
+        limit = SharedEvictionLimit(
             budget.title, PlacementObstacle.DISRUPTION_BUDGET, frozenset(group_numbers), budget.disruptions_allowed
         )
         limits += _keep_if_binding(pod_groups.groups, limit)
     for name, members, allowed in _list_eviction_budgets(pod_groups.groups, allowance):
         limits += _keep_if_binding(
-            pod_groups.groups, GroupEvictionLimit(name, PlacementObstacle.EVICTION_LIMIT, frozenset(members), allowed)
+            pod_groups.groups, SharedEvictionLimit(name, PlacementObstacle.EVICTION_LIMIT, frozenset(members), allowed)
         )
     # A later limit may have made pods immovable that an earlier one covers.
     return [limit for limit in limits if limit.allowed < _count_evictable(pod_groups.groups, limit.groups)]
 
 
-def _keep_if_binding(groups: Sequence[PodGroup], limit: GroupEvictionLimit) -> list[GroupEvictionLimit]:
+def _keep_if_binding(groups: Sequence[PodGroup], limit: SharedEvictionLimit) -> list[SharedEvictionLimit]:
     if limit.allowed > 0:
         return [limit]
     for number in limit.groups:

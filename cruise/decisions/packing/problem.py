@@ -29,7 +29,7 @@ from cruise.decisions.packing.resources import (
     subtract_nominated_capacity,
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.pod_policy.resizable_pod import ResizablePod, add_kubelet_refusals
+from cruise.decisions.pod_policy.resizable_pod import ResizablePod, mark_nodes_that_refuse_resizes
 from cruise.decisions.scheduling.placements import find_leftover_attachments
 from cruise.decisions.sizing.demand import DemandTable, build_demand_table
 from cruise.decisions.sizing.guaranteed import apply_guaranteed_sizes
@@ -187,7 +187,11 @@ def build_packing_problem(
     left.
     """
     eligibility = Eligibility(
-        add_kubelet_refusals(snapshot, usage.refused), usage.statistics, usage.paused_workloads, policy, usage.now
+        mark_nodes_that_refuse_resizes(snapshot, usage.refused),
+        usage.statistics,
+        usage.paused_workloads,
+        policy,
+        usage.now,
     )
     if prices is not None:
         objective = PackingObjective.CONSOLIDATION

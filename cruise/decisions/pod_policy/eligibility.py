@@ -24,7 +24,7 @@ from cruise.decisions.pod_policy.resizable_pod import (
     find_unresizable_resources,
     flatten_requests_and_limits,
     has_working_kubelet,
-    refuses_resizes,
+    node_refuses_resizes,
     resizes_no_pods,
     select_containers_with_resources,
     select_kept_containers,
@@ -86,7 +86,7 @@ class Eligibility:
             AdmissionSize.NODE_PASS if admits_node_pass_sizes else AdmissionSize.PEAK
         )
         self._pod_level_nodes = frozenset(node.name for node in snapshot.nodes if supports_pod_level_resize(node))
-        self._refusing_nodes = {node.name: node for node in snapshot.nodes if refuses_resizes(node)}
+        self._refusing_nodes = {node.name: node for node in snapshot.nodes if node_refuses_resizes(node)}
         self._virtual_nodes = frozenset(node.name for node in snapshot.nodes if node.is_virtual)
         self._nodes: dict[str | None, Node] = {node.name: node for node in snapshot.nodes}
         self._broken_nodes = frozenset(name for name, node in self._nodes.items() if not has_working_kubelet(node))

@@ -248,7 +248,7 @@ def compute_lower_requests(
     return lowest
 
 
-class HpaChanges:
+class HpaChangesSinceDecision:
     """Compares the HPAs of a snapshot with those that the watch has now."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:

@@ -106,7 +106,7 @@ def explain_infeasible(state: ResizeState) -> ReasonCode:
     return ReasonCode.RESIZE_INFEASIBLE if state.static_manager is None else _REFUSAL_BY_MANAGER[state.static_manager]
 
 
-def add_kubelet_refusals(snapshot: ClusterSnapshot, refused: Mapping[str, RefusedResize]) -> ClusterSnapshot:
+def mark_nodes_that_refuse_resizes(snapshot: ClusterSnapshot, refused: Mapping[str, RefusedResize]) -> ClusterSnapshot:
     """Return the snapshot with what refused resizes show of their nodes; `refused` is by pod uid.
 
     A refusal does not count any more once the node's allocatable has changed.
@@ -131,7 +131,7 @@ def resizes_no_pods(node: Node) -> bool:
     return node.kubelet_version is not None and node.kubelet_version < FIRST_RESIZING_KUBELET
 
 
-def refuses_resizes(node: Node) -> bool:
+def node_refuses_resizes(node: Node) -> bool:
     """Return whether the node's kubelet is known to refuse any resize whatever the size."""
     return bool(node.static_managers) or node.memory_swaps
 

@@ -27,7 +27,7 @@ CLUSTER_FIX = (
 )
 
 
-def check_plausibility(usage: UsageFacts, snapshot: ClusterSnapshot, now: datetime) -> Iterator[CheckItem]:
+def check_series_and_samples(usage: UsageFacts, snapshot: ClusterSnapshot, now: datetime) -> Iterator[CheckItem]:
     """Yield who exposes series, which are not read, and which samples are rejected."""
     if usage.exporters:
         yield _check_exporters(usage)
@@ -153,7 +153,7 @@ def check_usage_sources(
     yield _check_interval(usage)
     yield _check_history(usage)
     yield _check_pressure(usage)
-    yield from check_plausibility(usage, snapshot or ClusterSnapshot(), now)
+    yield from check_series_and_samples(usage, snapshot or ClusterSnapshot(), now)
     yield _check_loads(usage, snapshot or ClusterSnapshot())
 
 

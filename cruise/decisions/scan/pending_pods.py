@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.decisions.sizing.planned_requests import estimate_requests_at_targets
+from cruise.decisions.sizing.planned_requests import count_node_requests_at_targets
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests, tolerates_cordon
@@ -78,7 +78,7 @@ class _NodeCapacityColumns:
         skipped = {(one.namespace, one.pod) for plan in plans for one in plan.skipped}
         plans_by_node = [by_name[node.name] for node in self._nodes]
         now = [plan.allocatable - plan.counted for plan in plans_by_node]
-        after = [plan.allocatable - estimate_requests_at_targets(plan, pods, skipped) for plan in plans_by_node]
+        after = [plan.allocatable - count_node_requests_at_targets(plan, pods, skipped) for plan in plans_by_node]
         self._free = _split(now)
         self._free_after = _split(after)
         self._needs_no_eviction = np.array([plan.fits and not plan.evict for plan in plans_by_node], dtype=np.bool_)

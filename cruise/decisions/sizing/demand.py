@@ -13,7 +13,7 @@ from cruise.decisions.sizing.cpu_limit import compute_min_cpu_limits
 from cruise.decisions.sizing.memory_limit import (
     MemoryLimitCeilings,
     MemoryLimitDemand,
-    compute_limit_ceilings,
+    compute_limit_ceilings_from_templates,
     compute_limit_demand,
 )
 from cruise.decisions.sizing.pod_columns import PerResource, ResizablePodColumns, build_resizable_pod_columns
@@ -318,7 +318,7 @@ def _compute_ceilings(
         else:
             container = resizable.sized[at - int(candidates.first_container[pod])]
             template[at] = min(resizable.template_limits.get(container.name, UNBOUNDED), UNBOUNDED)
-    ceilings = compute_limit_ceilings(template, current, policy)
+    ceilings = compute_limit_ceilings_from_templates(template, current, policy)
     return replace(ceilings, absolute=np.where(might_rise, ceilings.absolute, current))
 
 

@@ -79,7 +79,9 @@ def compute_limit_demand(statistics: StatisticColumns, rows: Int64Array, policy:
     )
 
 
-def compute_limit_ceilings(template: Int64Array, current: Int64Array, policy: Policy) -> MemoryLimitCeilings:
+def compute_limit_ceilings_from_templates(
+    template: Int64Array, current: Int64Array, policy: Policy
+) -> MemoryLimitCeilings:
     """Return how far limits of running containers may rise, regardless of their nodes.
 
     `template` is the limit in the pod template, `UNBOUNDED` if it states none, negative if it is unknown: such a limit

@@ -10,7 +10,7 @@ from cruise.decisions.eviction.destinations import PodPredictor, ReplacementDest
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, EarlierPassResults
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex
-from cruise.decisions.pod_policy.resizable_pod import add_kubelet_refusals, has_working_kubelet
+from cruise.decisions.pod_policy.resizable_pod import has_working_kubelet, mark_nodes_that_refuse_resizes
 from cruise.decisions.sizing.container_sizes import PlannedContainerSize, PlannedContainerSizes
 from cruise.decisions.sizing.damping import ResizeUrgency
 from cruise.decisions.sizing.demand import build_demand_table
@@ -39,7 +39,7 @@ from cruise.decisions.sizing.node_columns import (
 from cruise.decisions.sizing.node_sizes import SizingResult, find_suspected_leaks, size_nodes
 from cruise.decisions.sizing.quota_bounds import limit_demand_to_quotas
 from cruise.decisions.sizing.resizes import ResizeBlockers, SizeDecision, is_refusal_outdated, withdraw_pending_resize
-from cruise.decisions.sizing.user_minimums import count_at_submitted_requests
+from cruise.decisions.sizing.user_minimums import count_protected_pods_at_submitted_requests
 from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.arrays import Int64Array, convert_to_int64
 from cruise.domain.cluster import ClusterSnapshot
@@ -147,7 +147,7 @@ def decide_node_plans(
     `headroom` must be prepared for the rows of `statistics`. Without `replacements` every evicted pod is assumed to
     find another node. `policy_index` is that of an earlier snapshot, used again if nothing changed.
     """
-    snapshot = add_kubelet_refusals(snapshot, refused or {})
+    snapshot = mark_nodes_that_refuse_resizes(snapshot, refused or {})
     eligibility = Eligibility(snapshot, statistics, paused_workloads, policy, now, policy_index)
     context = SizingContext(refused or {}, headroom, earlier, replacements)
     sizing = size_cluster(snapshot, eligibility, policy, now, context, nodes)
@@ -205,7 +205,7 @@ def size_cluster(
     shortages = find_shortages(demand_columns)
     contended, destinations = find_contended(demand_columns, shortages)
     with_candidates = [node for node, one in contended.items() if one.has_candidates]
-    columns = count_at_submitted_requests(demand_columns, with_candidates)
+    columns = count_protected_pods_at_submitted_requests(demand_columns, with_candidates)
     if columns is not demand_columns:
         shortages = find_shortages(columns)
         contended, destinations = find_contended(columns, shortages)

@@ -9,7 +9,7 @@ from cruise.domain.pod_resources import compute_init_container_minimum, count_co
 from cruise.domain.resources import Resources, StatedResources
 
 
-def estimate_requests_after_plan(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Resources:
+def count_node_requests_after_plan(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Resources:
     """Return what counts on the node after the plan's evictions and resizes; `pods` by (namespace, name)."""
     cpu, memory = plan.counted.cpu_millicores, plan.counted.memory_bytes
     for eviction in plan.evict:
@@ -20,7 +20,7 @@ def estimate_requests_after_plan(plan: NodePlan, pods: Mapping[tuple[str, str], 
     return Resources(cpu + growth.cpu_millicores, memory + growth.memory_bytes)
 
 
-def estimate_requests_at_targets(
+def count_node_requests_at_targets(
     plan: NodePlan, pods: Mapping[tuple[str, str], Pod], excluded: Collection[tuple[str, str]] = ()
 ) -> Resources:
     """Return what would count on the node if every pod but the excluded ones had its target and none were evicted."""

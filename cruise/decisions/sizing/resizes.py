@@ -214,7 +214,7 @@ def _build_resize(pod: Pod, targets: tuple[ContainerTarget, ...], growth: Resour
     return ResizePod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, targets, growth, reason)
 
 
-def is_below_usage(
+def is_outgrown_by_usage(
     action: ResizePod, pod: Pod, before: StatisticsTable, now: StatisticsTable, working_set_margin: float
 ) -> bool:
     """Return whether a size decided by the statistics `before` is too small by those of `now` because usage grew.

@@ -34,7 +34,7 @@ class UserMinimumGrants:
 NO_USER_MINIMUM_GRANTS = UserMinimumGrants()
 
 
-def count_at_submitted_requests(columns: NodePodColumns, nodes: Sequence[int]) -> NodePodColumns:
+def count_protected_pods_at_submitted_requests(columns: NodePodColumns, nodes: Sequence[int]) -> NodePodColumns:
     """Count pods that rank themselves `high` or `never` at their submitted requests on the given nodes.
 
     The nodes are short of a resource, and a pod's own ranking must not cost another pod its node. What it needs beyond

@@ -98,7 +98,7 @@ def raise_by_own_kills(table: StatisticsTable, by_pod: Mapping[ContainerKey, int
     return replace(table, oom_memory_bytes=oom)
 
 
-def raise_oom_memory(table: StatisticsTable, record: OomRecord, *, shared: bool) -> StatisticsTable:
+def raise_oom_memory_by_record(table: StatisticsTable, record: OomRecord, *, shared: bool) -> StatisticsTable:
     """Raise the OOM memory in the rows of the killed pod and its identity, and of the workload if `shared`."""
     rows = [table.row_of_container.get(ContainerKey(record.namespace, record.pod, record.container))]
     key = PeakKey(record.namespace, record.workload, record.container, record.identity)

@@ -22,7 +22,7 @@ from cruise.domain.preflight import CrossCheckResult, KubeletContainerUsage, Met
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import (
     ContainerKey,
-    CounterTail,
+    PartitionCounterTail,
     SampleBlock,
     SampleRejectionReason,
     Statistic,
@@ -222,7 +222,7 @@ MEMORY_TOLERANCE_BYTES = 64 * 2**20
 
 
 def compare_counters_with_kubelet(
-    report: KubeletContainerUsage, tail: CounterTail, step_seconds: int, result: CrossCheckResult
+    report: KubeletContainerUsage, tail: PartitionCounterTail, step_seconds: int, result: CrossCheckResult
 ) -> None:
     """Compare counters up to the tail's time with a kubelet's report, for containers that both know."""
     row_of = {(key, series): row for row, (key, series) in enumerate(zip(report.keys, report.series, strict=True))}

@@ -12,7 +12,14 @@ import numpy as np
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.records import CONTAINER_STARTS_KEPT
 from cruise.domain.startup_boosts import LONGEST_START, READY_TIME
-from cruise.domain.usage import ContainerKey, ContainerStart, CounterTail, PeakKey, SampleBlock, StatisticsTable
+from cruise.domain.usage import (
+    ContainerKey,
+    ContainerStart,
+    PartitionCounterTail,
+    PeakKey,
+    SampleBlock,
+    StatisticsTable,
+)
 
 # Fewer starts may all belong to one rollout on one bad day.
 LEAST_STARTS = 3
@@ -65,8 +72,8 @@ def measure_container_starts(
     block: SampleBlock,
     windows: StartWindows,
     step_seconds: int,
-    tail: CounterTail | None = None,
-    before: CounterTail | None = None,
+    tail: PartitionCounterTail | None = None,
+    before: PartitionCounterTail | None = None,
 ) -> list[ContainerStart]:
     """Return what a block shows of the starts of its containers' pods; a sample is about the step that ends then.
 
@@ -110,7 +117,10 @@ class _FirstUse(NamedTuple):
 
 
 def _measure_first_uses(
-    selected: Mapping[tuple[str, str], StartWindow], step_seconds: int, tail: CounterTail, before: CounterTail
+    selected: Mapping[tuple[str, str], StartWindow],
+    step_seconds: int,
+    tail: PartitionCounterTail,
+    before: PartitionCounterTail,
 ) -> dict[ContainerKey, _FirstUse]:
     """Return the use of containers that have their first counter in this read, if it was during the start.
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from cruise.domain.backtest import RATIO_METRICS, BoundResult, ComparedMetric, ConfigurationComparison, MetricComparison
 from cruise.domain.policy import EnabledRules, Policy
-from cruise.interfaces.backtest.report import ReplayParameters, build_result_document, round_figure
+from cruise.interfaces.backtest.report import ReplayParameters, build_recording_document, round_figure
 from cruise.interfaces.backtest.table import describe_parameters, describe_recording, format_seconds
 from cruise.interfaces.text import (
     JsonValue,
@@ -207,7 +207,7 @@ def _document(report: ComparisonReport) -> JsonValue:
 def _build_comparison(comparison: ConfigurationComparison, report: ComparisonReport) -> JsonValue:
     changed = find_changed_settings(report.current, report.reference)
     return {
-        **build_result_document(comparison.result, report.parameters),
+        **build_recording_document(comparison.result, report.parameters),
         "difference": {
             "reference": report.reference_name,
             "settings": [

@@ -109,11 +109,11 @@ def _flatten(figures: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _document(report: BacktestReport) -> JsonValue:
-    documents: list[JsonValue] = [build_result_document(result, report.parameters) for result in report.results]
+    documents: list[JsonValue] = [build_recording_document(result, report.parameters) for result in report.results]
     return documents[0] if len(documents) == 1 else {"traces": documents}
 
 
-def build_result_document(result: BacktestResult, terms: ReplayParameters) -> dict[str, JsonValue]:
+def build_recording_document(result: BacktestResult, terms: ReplayParameters) -> dict[str, JsonValue]:
     """Return one recording's document."""
     return {
         "trace": result.trace,

@@ -152,10 +152,13 @@ def _build_chart(found: WorkloadDetails, container: Container, resource: Resourc
     lines = [
         ChartLine("largest usage of the hour", "used", [by_hour.get(hour) for hour in hours], area=True),
         ChartLine(
-            "request", "requested", get_amounts_over_time(found, container, times, resource, get_requests), step=True
+            "request",
+            "requested",
+            get_amounts_over_time(found, container, times, resource, get_requests_of_size),
+            step=True,
         ),
     ]
-    limits = get_amounts_over_time(found, container, times, resource, get_limits)
+    limits = get_amounts_over_time(found, container, times, resource, get_limits_of_size)
     if any(limits):
         lines.append(ChartLine("limit", "limit", limits, step=True))
     title = f"{'CPU' if is_cpu else 'Memory'} of {container.name}"
@@ -203,12 +206,12 @@ def _find_amount(
     return next((get_stated(one).get(resource) for one in containers if one.container == container.name), None)
 
 
-def get_requests(one: Container | ContainerTarget) -> StatedResources:
+def get_requests_of_size(one: Container | ContainerTarget) -> StatedResources:
     """Return the requests of a container or of a written size."""
     return one.requests
 
 
-def get_limits(one: Container | ContainerTarget) -> StatedResources:
+def get_limits_of_size(one: Container | ContainerTarget) -> StatedResources:
     """Return the limits of a container or of a written size."""
     return one.limits
 

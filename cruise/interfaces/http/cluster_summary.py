@@ -43,7 +43,7 @@ from cruise.interfaces.http.view import (
 from cruise.interfaces.reasons import describe_reason
 from cruise.interfaces.text import CAMEL_CASE_CONFIG
 from cruise.runtime.node_pass import NodePassResult
-from cruise.runtime.revert import collect_original_sizes, read_stored_original_sizes
+from cruise.runtime.revert import get_original_sizes_by_uid, read_stored_original_sizes
 
 UNREADABLE_MODE = "unreadable"
 # Clusters of at most this size are summed up while the caller waits.
@@ -130,7 +130,7 @@ class ClusterSummaryCache:
 
         def build() -> ClusterSummary:
             with pause_garbage_collection():
-                originals = collect_original_sizes(node_pass.snapshot, recorded, keys)
+                originals = get_original_sizes_by_uid(node_pass.snapshot, recorded, keys)
                 prices = estimate_prices(node_pass.snapshot.nodes, view.prices)
                 return summarize_cluster(node_pass, statistics, paused_workloads, view.policy, originals, prices)
 
@@ -161,7 +161,7 @@ def summarize_cluster(
         key = (pod.namespace, pod.workload_name)
         if pod.node is None or (pod.is_finished and key not in risks_by_workload):
             continue
-        mode = get_mode(eligibility, pod)
+        mode = get_pod_mode_label(eligibility, pod)
         if pod.is_finished:
             finished[key] = mode
             continue
@@ -181,7 +181,7 @@ def summarize_cluster(
     return ClusterSummary(node_pass, totals, savings, risks, tuple(workloads), dict(pods_by_mode), problems, prices)
 
 
-def get_mode(eligibility: Eligibility, pod: Pod) -> str:
+def get_pod_mode_label(eligibility: Eligibility, pod: Pod) -> str:
     """Return the name of a pod's effective mode."""
     if eligibility.explain_skipped_namespace(pod.namespace) is not None:
         return Mode.OFF.label
@@ -344,8 +344,8 @@ def create_summary_routes(summaries: ClusterSummaryCache) -> APIRouter:
             prices=None
             if prices is None
             else PricesDocument(prices.cpu_core_hour, prices.memory_gib_hour, prices.currency),
-            saved_monthly_cost=round_monthly_cost(prices, newest.savings.saved),
-            reclaimable_monthly_cost=round_monthly_cost(prices, totals.reclaimable),
+            saved_monthly_cost=compute_rounded_monthly_cost(prices, newest.savings.saved),
+            reclaimable_monthly_cost=compute_rounded_monthly_cost(prices, totals.reclaimable),
             modes=dict(sorted(newest.modes.items())),
             risks=dict(Counter(risk.kind.value for risk in newest.risks)),
         )
@@ -376,7 +376,7 @@ def create_summary_routes(summaries: ClusterSummaryCache) -> APIRouter:
     return routes
 
 
-def round_monthly_cost(prices: ResourcePrices | None, amount: Resources) -> float | None:
+def compute_rounded_monthly_cost(prices: ResourcePrices | None, amount: Resources) -> float | None:
     """Return the price of an amount for a month, None without prices."""
     return None if prices is None else round(prices.compute_monthly_cost(amount), 2)
 

@@ -13,7 +13,7 @@ from cruise.interfaces.http.cluster_summary import (
     ClusterSummary,
     ClusterSummaryCache,
     WorkloadSummary,
-    round_monthly_cost,
+    compute_rounded_monthly_cost,
 )
 from cruise.interfaces.http.controller import ResourceAmountsDocument, build_resource_amounts_document
 from cruise.interfaces.http.view import NamespaceVisibility, VisibilityDependency, list_error_responses
@@ -131,6 +131,6 @@ def _document(one: NamespaceSummary, summary: ClusterSummary) -> NamespaceDocume
         reclaimable=build_resource_amounts_document(one.reclaimable),
         saved=build_resource_amounts_document(one.savings.saved),
         saved_pods=one.savings.pods,
-        saved_monthly_cost=round_monthly_cost(summary.prices, one.savings.saved),
-        reclaimable_monthly_cost=round_monthly_cost(summary.prices, one.reclaimable),
+        saved_monthly_cost=compute_rounded_monthly_cost(summary.prices, one.savings.saved),
+        reclaimable_monthly_cost=compute_rounded_monthly_cost(summary.prices, one.reclaimable),
     )

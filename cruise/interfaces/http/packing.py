@@ -18,7 +18,7 @@ from cruise.interfaces.packing.nodes import (
     NodeCountByReason,
     count_kept_nodes,
     describe_consolidation,
-    describe_node_type,
+    format_node_type_name,
 )
 from cruise.interfaces.text import CAMEL_CASE_CONFIG, convert_to_json
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
@@ -111,7 +111,9 @@ def _advice(consolidation: ConsolidationPassResult) -> ConsolidationAdvice:
         nodes_after_by_lifted_constraint=[]
         if change is None
         else [NodeCountByReason(constraint, nodes) for constraint, nodes in change.nodes_after_by_lifted_constraint],
-        add=[] if change is None else [NodeCountByReason(describe_node_type(one), one.count) for one in change.added],
+        add=[]
+        if change is None
+        else [NodeCountByReason(format_node_type_name(one), one.count) for one in change.added],
         empty=list(consolidation.empty_nodes),
         node_autoscaler=None if consolidation.autoscaler is None else consolidation.autoscaler.value,
     )

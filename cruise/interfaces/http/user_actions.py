@@ -208,7 +208,7 @@ def create_pause_routes(view: ApiView) -> APIRouter:
 
 
 async def _set_workload_pause(view: ApiView, namespace: str, workload: WorkloadRef, since: datetime | None) -> None:
-    await wait_for_store(view.store.pause_workload(namespace, workload, since))
+    await wait_for_store(view.store.write_workload_pause(namespace, workload, since))
 
 
 async def list_paused_workloads(view: ApiView, visibility: NamespaceVisibility) -> Sequence[PausedWorkload]:

@@ -28,7 +28,7 @@ from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import HourlyPeaks, OomRecord, Statistic, StatisticsTable
 from cruise.errors import NotFoundError
 from cruise.interfaces.explain.document import render_explanation_json
-from cruise.interfaces.http.cluster_summary import ClusterSummary, WorkloadSummary, get_mode
+from cruise.interfaces.http.cluster_summary import ClusterSummary, WorkloadSummary, get_pod_mode_label
 from cruise.interfaces.http.view import (
     ApiView,
     NameParameter,
@@ -130,7 +130,7 @@ async def read_workload_details(
         summary=own_summary,
         pods=pods,
         selected=selected,
-        mode=get_mode(eligibility, selected),
+        mode=get_pod_mode_label(eligibility, selected),
         requested=sum((count_pod_requests(one) for one in pods if not one.is_finished), start=NO_RESOURCES),
         statistics={name: table.get_row(row) for name, row in rows.items() if row is not None},
         peaks=await wait_for_store(store.read_workload_peaks(namespace, workload, hour)),

@@ -210,7 +210,7 @@ def describe_node_count_proof(change: NodeCountChange) -> str:
     return f"every plan needs at least {least}; whether fewer than {now} are enough is open"
 
 
-def describe_node_type(added: AddedNodes) -> str:
+def format_node_type_name(added: AddedNodes) -> str:
     """Return the name of a node type, with its NodePool."""
     return f"{added.type} from NodePool {added.pool}" if added.pool else added.type
 
@@ -219,7 +219,7 @@ def describe_nodes_to_add(added: AddedNodes) -> str:
     """Describe how many nodes of a type must be ordered."""
     # Nodes without an instance type are named after one of them.
     of_type = "" if added.type.startswith("like ") else "of type "
-    return f"{format_count(added.count, 'node')} {of_type}{describe_node_type(added)}"
+    return f"{format_count(added.count, 'node')} {of_type}{format_node_type_name(added)}"
 
 
 def describe_pools_without_types(change: NodeCountChange) -> list[str]:

@@ -17,12 +17,12 @@ _LONGEST_LIST = 3
 _GIBIBYTE = 1024 * MEBIBYTE
 
 
-def describe_node_selector(reason: UnschedulableReason) -> str:
+def format_node_selector(reason: UnschedulableReason) -> str:
     """Write the node selector: `disk=ssd and zone=a`."""
     return join_words([f"{key}={value}" for key, value in reason.selector])
 
 
-def describe_node_affinity(reason: UnschedulableReason) -> str:
+def format_node_affinity(reason: UnschedulableReason) -> str:
     """Write the required node affinity: terms joined by "or"."""
     terms = [_describe_term(term) for term in reason.node_terms]
     return join_words([f"({term})" for term in terms], "or") if len(terms) > 1 else join_words(terms) or "no node"
@@ -44,7 +44,7 @@ def describe_pod_affinity(terms: tuple[PodAffinityTerm, ...]) -> str:
     return join_words([f"{describe_label_selector(term.selector)} in the same {term.topology_key}" for term in terms])
 
 
-def describe_taints(taints: tuple[Taint, ...]) -> str:
+def format_taints(taints: tuple[Taint, ...]) -> str:
     """Write the distinct taints."""
     names = list(dict.fromkeys(_format_taint(taint) for taint in taints))
     return f"the taint{'s' if len(names) > 1 else ''} {format_first_names(names, 'and')}"
@@ -189,9 +189,9 @@ def _describe_no_matching_node(unplaced: UnplacedPod) -> str:
     reason = unplaced.reason
     match unplaced.blocked_by[0]:
         case PlacementObstacle.NODE_SELECTOR:
-            return f"needs {describe_node_selector(reason)}, which no node has"
+            return f"needs {format_node_selector(reason)}, which no node has"
         case PlacementObstacle.NODE_AFFINITY:
-            return f"needs {describe_node_affinity(reason)}, which no node meets"
+            return f"needs {format_node_affinity(reason)}, which no node meets"
         case PlacementObstacle.VOLUME:
             return "its volume cannot be used on any node"
         case PlacementObstacle.TOPOLOGY_SPREAD:
@@ -230,8 +230,8 @@ def _describe_matching_nodes(reason: UnschedulableReason, singular: str, plural:
     if reason.covers_all_nodes:
         return f"{describe_all_nodes(reason)} {verb}"
     by_affinity = PlacementObstacle.NODE_AFFINITY in reason.narrowed_by
-    requirements = [describe_node_selector(reason)] if PlacementObstacle.NODE_SELECTOR in reason.narrowed_by else []
-    requirements += [describe_node_affinity(reason)] if by_affinity else []
+    requirements = [format_node_selector(reason)] if PlacementObstacle.NODE_SELECTOR in reason.narrowed_by else []
+    requirements += [format_node_affinity(reason)] if by_affinity else []
     if requirements:
         verbs = ("meets", "meet") if by_affinity else ("has", "have")
         predicate = f"that {verbs[reason.nodes > 1]} it{' and may take it' if reason.narrowed_further else ''}"
@@ -265,9 +265,9 @@ def _describe_obstacle(obstacle: str, reason: UnschedulableReason) -> str:
     be, have, lack, do = ("is", "has", "lacks", "does") if reason.nodes == 1 else ("are", "have", "lack", "do")
     topologies = join_words(list(reason.topology_keys))
     clauses: dict[str, str] = {
-        PlacementObstacle.NODE_SELECTOR: f"{lack} {describe_node_selector(reason)}",
-        PlacementObstacle.NODE_AFFINITY: f"{do} not meet its node affinity ({describe_node_affinity(reason)})",
-        PlacementObstacle.TAINTS: f"{have} {describe_taints(reason.taints)}, which it does not tolerate",
+        PlacementObstacle.NODE_SELECTOR: f"{lack} {format_node_selector(reason)}",
+        PlacementObstacle.NODE_AFFINITY: f"{do} not meet its node affinity ({format_node_affinity(reason)})",
+        PlacementObstacle.TAINTS: f"{have} {format_taints(reason.taints)}, which it does not tolerate",
         PlacementObstacle.CORDONED: f"{be} cordoned",
         PlacementObstacle.NOT_READY: f"{be} not ready",
         PlacementObstacle.VOLUME: "cannot give it its volume",

@@ -5,14 +5,18 @@ import math
 import numpy as np
 
 from cruise.packer.budget import BudgetMeter
-from cruise.packer.columns.affinity import NO_NODE_AFFINITY_RULES, build_node_affinity_rules
 from cruise.packer.columns.branching import BranchAndPrice, find_domain_attractions_of_subproblem
-from cruise.packer.columns.generation import list_patterns, start_column_generation
+from cruise.packer.columns.generation import (
+    NO_SAME_NODE_AFFINITY_RULES,
+    build_same_node_affinity_rules,
+    list_patterns,
+    start_column_generation,
+)
 from cruise.packer.columns.instance import (
     build_instance,
-    build_residual_instance,
     convert_objective_entry,
     find_complete_levels,
+    fix_running_copies,
 )
 from cruise.packer.columns.pod_rules import build_pod_rule_rows, find_broken_spread_rows
 from cruise.packer.columns.primal_heuristics import dive_to_whole_patterns
@@ -41,13 +45,13 @@ class ObjectiveEntryBound:
 
     def __init__(self, problem: PackingProblem, assignment: IntArray, entry: int, seed: int) -> None:
         instance = build_instance(problem)
-        residual = build_residual_instance(instance, find_complete_levels(instance, assignment, entry))
+        residual = fix_running_copies(instance, find_complete_levels(instance, assignment, entry))
         best = residual.to_residual(assignment)
         self._subproblem = build_subproblem(residual, best, entry, build_pod_rule_rows(problem))
         self._is_too_large = len(self._subproblem.classes) + len(self._subproblem.group_size) > _MAX_ROWS
         self._generator = np.random.default_rng(seed)
         self._generation = start_column_generation(
-            self._subproblem, self._generator, build_node_affinity_rules(problem, residual, self._subproblem)
+            self._subproblem, self._generator, build_same_node_affinity_rules(problem, residual, self._subproblem)
         )
         self._generation.add_patterns(*get_patterns(self._subproblem, best))
         self._tree: BranchAndPrice | None = None
@@ -116,7 +120,7 @@ class ObjectiveEntryBound:
             known_count = len(known[0])
             all_patterns = np.concatenate([known[0], groups]), np.concatenate([known[1], patterns])
             tree = BranchAndPrice(
-                by_node, (), NO_NODE_AFFINITY_RULES, target, self._generator, all_patterns, listed=True
+                by_node, (), NO_SAME_NODE_AFFINITY_RULES, target, self._generator, all_patterns, listed=True
             )
             if tree.start(known_count, meter):
                 return tree
@@ -132,8 +136,8 @@ class ObjectiveEntryBound:
         """Return the tree of a subproblem, with the rows that its first fractional answer breaks."""
         while True:
             attractions = find_domain_attractions_of_subproblem(self._problem, self._residual, subproblem)
-            node_affinity = build_node_affinity_rules(self._problem, self._residual, subproblem)
-            tree = BranchAndPrice(subproblem, attractions, node_affinity, target, self._generator, known)
+            same_node_affinity = build_same_node_affinity_rules(self._problem, self._residual, subproblem)
+            tree = BranchAndPrice(subproblem, attractions, same_node_affinity, target, self._generator, known)
             means = tree.set_rows(meter)
             if means is None:
                 return tree

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cruise.packer.budget import COLUMN_CELL, SUBPROBLEM_STEP, BudgetMeter
-from cruise.packer.columns.affinity import NodeAffinityRules
-from cruise.packer.columns.generation import start_column_generation
+from cruise.packer.columns.generation import SameNodeAffinityRules, start_column_generation
 from cruise.packer.columns.instance import ResidualInstance
 from cruise.packer.columns.master import MasterState
 from cruise.packer.columns.pod_rules import find_domain_attractions, get_domains
@@ -102,20 +101,20 @@ class BranchAndPrice:
         self,
         subproblem: PrioritySubproblem,
         attractions: tuple[DomainAttraction, ...],
-        node_affinity: NodeAffinityRules,
+        same_node_affinity: SameNodeAffinityRules,
         target: int,
         generator: np.random.Generator,
         known: tuple[IntArray, IntArray],
         *,
         listed: bool = False,
     ) -> None:
-        self.subproblem, self.attractions, self.node_affinity, self.target = (
+        self.subproblem, self.attractions, self.same_node_affinity, self.target = (
             subproblem,
             attractions,
-            node_affinity,
+            same_node_affinity,
             target,
         )
-        self.generation = start_column_generation(subproblem, generator, node_affinity)
+        self.generation = start_column_generation(subproblem, generator, same_node_affinity)
         self.master = self.generation.master
         self.master.perturb(generator)
         self.master.raise_artificials(_ARTIFICIAL_COST_FACTOR)
@@ -200,7 +199,7 @@ class BranchAndPrice:
         occupied = np.any(node.minimum > 0, axis=1)
         for group in np.flatnonzero(occupied).tolist():
             # Without a pattern of the minimum, the master might have no solution.
-            if self.node_affinity.find_broken_rule(group, node.minimum[group]) < 0:
+            if self.same_node_affinity.find_broken_rule(group, node.minimum[group]) < 0:
                 master.add(group, node.minimum[group])
         master.restrict(self._fits(node), occupied, node.required)
         repaired = master.repair(-math.inf, meter)
@@ -239,7 +238,7 @@ class BranchAndPrice:
         group, c, copies = split
         more, fewer = node.minimum.copy(), node.maximum.copy()
         more[group, c], fewer[group, c] = copies, copies - 1
-        self.node_affinity.add_required_targets(group, more[group])
+        self.same_node_affinity.add_required_targets(group, more[group])
         return replace(node, minimum=more), replace(node, maximum=fewer)
 
     def _branch_on_attraction(self, node: _BranchNode, attraction: DomainAttraction) -> tuple[_BranchNode, _BranchNode]:

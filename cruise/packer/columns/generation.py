@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cruise.packer.budget import LISTED_CELL, PRICING_STEP, BudgetMeter
-from cruise.packer.columns.affinity import NO_NODE_AFFINITY_RULES, NodeAffinityRules
+from cruise.packer.columns.instance import ResidualInstance
 from cruise.packer.columns.master import MasterProblem, build_master_problem
 from cruise.packer.columns.subproblem import PrioritySubproblem, build_subproblem_items
 from cruise.packer.kernels.knapsack import list_patterns_of_node
 from cruise.packer.kernels.knapsack_items import KnapsackItems
-from cruise.packer.kernels.node_affinity_patterns import PatternBounds, build_pattern_bounds, price_patterns
+from cruise.packer.kernels.same_node_affinity_patterns import GroupCopyBounds, build_group_copy_bounds, price_patterns
 from cruise.packer.kernels.simplex import REDUCED_COST_TOLERANCE, raise_best_column_values
-from cruise.packer.problem import FloatArray, IntArray
+from cruise.packer.problem import BoolArray, FloatArray, IntArray, PackingProblem
+from cruise.packer.rules.by_class import is_domain_per_node
 
 _PER_GROUP = 4
 MAX_SEARCH_NODES = 30_000
@@ -23,13 +24,67 @@ _GROUP_STEP = 1_000
 EMPTY_PATTERN = -1e15
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SameNodeAffinityRules:
+    """Affinity by node: at most `max_alone[k, group]` pods of `holder[k]` on a node without `targets[k]`."""
+
+    holder: IntArray
+    targets: BoolArray
+    max_alone: IntArray
+
+    def find_broken_rule(self, group: int, pattern: IntArray) -> int:
+        """Return the first rule that a pattern breaks, -1 for none."""
+        has_too_many = pattern[self.holder] > self.max_alone[:, group]
+        broken = np.flatnonzero(has_too_many & ~(self.targets & (pattern > 0)).any(axis=1))
+        return int(broken[0]) if len(broken) else -1
+
+    def add_required_targets(self, group: int, minimum: IntArray) -> None:
+        """Add the pods that the minimum of a group needs, where only one class can be them."""
+        for _ in self.holder:
+            rule = self.find_broken_rule(group, minimum)
+            if rule < 0 or self.targets[rule].sum() != 1:
+                return
+            minimum[self.targets[rule]] = 1
+
+
+NO_SAME_NODE_AFFINITY_RULES = SameNodeAffinityRules(
+    np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.bool_), np.zeros((0, 0), dtype=np.int64)
+)
+
+
+def build_same_node_affinity_rules(
+    problem: PackingProblem, residual: ResidualInstance, subproblem: PrioritySubproblem
+) -> SameNodeAffinityRules:
+    """Return the affinity by node of a subproblem, if all targets are among its classes."""
+    classes, rules = residual.origin[subproblem.classes], problem.rules
+    rows = []
+    for rule in rules.attractions:
+        holder_index = np.flatnonzero(classes == rule.holder)
+        missing_targets = np.setdiff1d(np.intersect1d(rule.targets, residual.origin), classes)
+        by_node = any(is_domain_per_node(rules.topologies[topology]) for topology in rule.topologies)
+        if len(holder_index) and by_node and not rule.allows_first_pod and not len(missing_targets):
+            running = residual.running[subproblem.classes[holder_index[0]]]
+            # Next to immovable targets any number of pods is allowed.
+            alone = np.where(residual.fixed[rule.targets].any(axis=0), np.iinfo(np.int64).max, running)
+            max_alone = np.zeros(len(subproblem.group_size), dtype=np.int64)
+            np.maximum.at(max_alone, subproblem.node_group, alone)
+            rows.append((int(holder_index[0]), np.isin(classes, rule.targets), max_alone))
+    return SameNodeAffinityRules(
+        np.array([holder for holder, _, _ in rows], dtype=np.int64),
+        np.array([targets for _, targets, _ in rows], dtype=np.bool_).reshape(len(rows), len(classes)),
+        np.array([max_alone for _, _, max_alone in rows], dtype=np.int64).reshape(
+            len(rows), len(subproblem.group_size)
+        ),
+    )
+
+
 @dataclass(slots=True, eq=False)
 class PatternPricing:
     """Prices patterns for the groups of a subproblem, between `bounds.minimum` and `bounds.maximum` copies."""
 
     subproblem: PrioritySubproblem
     items: KnapsackItems
-    bounds: PatternBounds
+    bounds: GroupCopyBounds
 
     def tighten(self, minimum: IntArray, maximum: IntArray) -> bool:
         """Set the bounds of copies; False if a group has too little capacity for its minimum."""
@@ -72,14 +127,16 @@ class PatternPricing:
 
 
 def build_pattern_pricing(
-    subproblem: PrioritySubproblem, node_affinity: NodeAffinityRules = NO_NODE_AFFINITY_RULES
+    subproblem: PrioritySubproblem, same_node_affinity: SameNodeAffinityRules = NO_SAME_NODE_AFFINITY_RULES
 ) -> PatternPricing:
     """Return the pricing of a subproblem, with its bounds of copies."""
     items = build_subproblem_items(subproblem, _PER_GROUP * (max(len(subproblem.group_size), 1) + 2))
     return PatternPricing(
         subproblem,
         items,
-        build_pattern_bounds(items, node_affinity.holder, node_affinity.targets, node_affinity.max_alone),
+        build_group_copy_bounds(
+            items, same_node_affinity.holder, same_node_affinity.targets, same_node_affinity.max_alone
+        ),
     )
 
 
@@ -181,12 +238,12 @@ class ColumnGeneration:
 def start_column_generation(
     subproblem: PrioritySubproblem,
     generator: np.random.Generator,
-    node_affinity: NodeAffinityRules = NO_NODE_AFFINITY_RULES,
+    same_node_affinity: SameNodeAffinityRules = NO_SAME_NODE_AFFINITY_RULES,
 ) -> ColumnGeneration:
     """Return column generation without any pattern."""
     return ColumnGeneration(
         build_master_problem(subproblem, generator),
-        build_pattern_pricing(subproblem, node_affinity),
+        build_pattern_pricing(subproblem, same_node_affinity),
         subproblem.ceiling,
     )
 

@@ -199,7 +199,7 @@ class ResidualInstance:
         return np.ascontiguousarray(assignment[self.origin] - self.fixed[self.origin])
 
 
-def build_residual_instance(instance: PackingInstance, fixed_levels: frozenset[int] = frozenset()) -> ResidualInstance:
+def fix_running_copies(instance: PackingInstance, fixed_levels: frozenset[int] = frozenset()) -> ResidualInstance:
     """Fix immovable copies, and every running copy of some priority levels."""
     tiers = get_priority_levels(instance)
     is_fixed_level = np.isin(tiers, np.array(sorted(fixed_levels), dtype=np.int64))

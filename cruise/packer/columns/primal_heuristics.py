@@ -7,15 +7,15 @@ starts from the best known packing, or near another one, if the part is small en
 import numpy as np
 
 from cruise.packer.budget import ANNEALING_STEP, BudgetMeter
-from cruise.packer.columns.affinity import build_rule_energies
 from cruise.packer.columns.generation import ColumnGeneration
 from cruise.packer.columns.instance import (
     PRIORITY_RATIO,
     ResidualInstance,
     build_instance,
-    build_residual_instance,
     find_complete_levels,
+    fix_running_copies,
 )
+from cruise.packer.columns.rule_energies import build_rule_energies
 from cruise.packer.kernels.annealing import anneal
 from cruise.packer.kernels.placement import CopyPlacement, initialise_placement
 from cruise.packer.problem import FloatArray, IntArray, PackingProblem
@@ -178,7 +178,7 @@ class AnnealingSearch:
 
     def _focus(self, fixed_levels: frozenset[int]) -> None:
         """Fix all running pods of some priorities on their nodes."""
-        self._fixed_levels, self._residual = fixed_levels, build_residual_instance(self._instance, fixed_levels)
+        self._fixed_levels, self._residual = fixed_levels, fix_running_copies(self._instance, fixed_levels)
         self._level_count, self._rule_tables = (
             len(self._instance.list_priorities()),
             build_rule_energies(self._problem, self._residual),

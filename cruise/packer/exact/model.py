@@ -172,11 +172,11 @@ def solve_exact(
     """
     incumbent = build_incumbent(problem, start, report, relaxed)
     if not incumbent.is_proved:
-        maximise_and_prove(incumbent, meter)
+        maximise_all_objectives(incumbent, meter)
     return incumbent.build_packing()
 
 
-def maximise_and_prove(incumbent: Incumbent, meter: BudgetMeter) -> None:
+def maximise_all_objectives(incumbent: Incumbent, meter: BudgetMeter) -> None:
     """Maximize one entry of the key after the other, with earlier ones fixed at what is reached.
 
     If copies may return to their node, a separate model proves the bound. Nothing is done if building the model would

@@ -37,7 +37,14 @@ from cruise.domain.original_resources import NO_REVISIONS, WorkloadRevisions
 from cruise.domain.policy import Policy
 from cruise.domain.preflight import CrossCheckCounts, CrossCheckResult, KubeletContainerUsage
 from cruise.domain.records import RETENTION
-from cruise.domain.usage import CounterTail, NodeLoadAverage, NodeUsage, SampleBlock, StatisticKey, StatisticsTable
+from cruise.domain.usage import (
+    NodeLoadAverage,
+    NodeUsage,
+    PartitionCounterTail,
+    SampleBlock,
+    StatisticKey,
+    StatisticsTable,
+)
 from cruise.errors import CruiseError, DatabaseRestoredError
 from cruise.runtime.ports import SnapshotSource, StorePort, UsageSourcePort
 from cruise.runtime.usage.sample_windows import UsageWindows
@@ -262,8 +269,8 @@ class CrossCheckedUsageSource:
         return found
 
     async def read(
-        self, partition: str, start: int, end: int, tail: CounterTail | None
-    ) -> tuple[SampleBlock, CounterTail | None]:
+        self, partition: str, start: int, end: int, tail: PartitionCounterTail | None
+    ) -> tuple[SampleBlock, PartitionCounterTail | None]:
         """Return the other source's samples, and compare them."""
         block, after = await self._source.read(partition, start, end, tail)
         known = len(self.pass_result.disagreements)

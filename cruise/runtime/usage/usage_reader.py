@@ -15,7 +15,7 @@ import structlog
 from cruise.decisions.usage.attribution import UsageAttribution
 from cruise.decisions.usage.node_totals import reject_samples_above_node_usage
 from cruise.decisions.usage.peaks import HOUR_SECONDS, get_first_history_hour
-from cruise.domain.usage import CounterTail, PartitionProgress, SampleBlock
+from cruise.domain.usage import PartitionCounterTail, PartitionProgress, SampleBlock
 from cruise.errors import BadInputError, CruiseError, raise_single_error
 from cruise.runtime.ports import StorePort, UsageSourcePort
 from cruise.runtime.usage.usage_state import CheckedUsageBlock, FailedUsageRead, UsageState
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 Gap = tuple[int, int, int]
-Read = tuple[SampleBlock, CounterTail | None]
+Read = tuple[SampleBlock, PartitionCounterTail | None]
 
 # Prometheus may not have the last scrapes of a time yet.
 SETTLE_SECONDS = 30
@@ -242,7 +242,7 @@ class UsageReader:
         self._unrecorded[partition] = replace(progress, read_until=end, gaps=gaps)
 
     async def _read(
-        self, partition: str, start: int, end: int, tail: CounterTail | None, *, is_given_up: bool = False
+        self, partition: str, start: int, end: int, tail: PartitionCounterTail | None, *, is_given_up: bool = False
     ) -> Read | None:
         async with self._semaphore:
             try:

@@ -9,7 +9,7 @@ import numpy as np
 
 from cruise.decisions.usage.attribution import UsageAttribution
 from cruise.decisions.usage.node_totals import find_nodes_with_new_container_peaks
-from cruise.decisions.usage.oom_records import raise_oom_memory
+from cruise.decisions.usage.oom_records import raise_oom_memory_by_record
 from cruise.decisions.usage.peaks import compute_hourly_peaks, get_first_history_hour, get_peak_hours
 from cruise.decisions.usage.plausibility import (
     WINDOWS_SECONDS,
@@ -24,8 +24,8 @@ from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.records import AverageHeadroomShare
 from cruise.domain.usage import (
     ContainerKey,
-    CounterTail,
     OomRecord,
+    PartitionCounterTail,
     PartitionProgress,
     SampleBlock,
     SampleRejectionReason,
@@ -109,7 +109,7 @@ class ScrapeDelay:
     _read_until: int = 0
     _sampled_until: int = 0
 
-    def learn(self, tails: Iterable[CounterTail | None], at: int) -> None:
+    def learn(self, tails: Iterable[PartitionCounterTail | None], at: int) -> None:
         """Increase the delay by what was missing at the end of two consecutive reads: once may be a missed scrape.
 
         The delay stays while no newer samples arrive: then scrapes have stopped.
@@ -125,7 +125,7 @@ class ScrapeDelay:
         self._read_until, self._sampled_until = at, at - missing
 
 
-def measure_scrape_delay(tails: Iterable[CounterTail | None], at: int) -> int:
+def measure_scrape_delay(tails: Iterable[PartitionCounterTail | None], at: int) -> int:
     """Return how long before `at` most series had their last scrape; series that do not change are ignored."""
     changed_at = [tail.changed_at for tail in tails if tail is not None and tail.at == at]
     ages = at - np.concatenate([np.empty(0, dtype=np.int64), *changed_at])
@@ -238,7 +238,7 @@ class UsageState:
     def apply_oom_record(self, record: OomRecord, *, shared: bool) -> None:
         """Apply a kill to the statistics; a table that is not read yet will contain it."""
         if self.table is not None:
-            self.table = raise_oom_memory(self.table, record, shared=shared)
+            self.table = raise_oom_memory_by_record(self.table, record, shared=shared)
 
     async def restore_and_refresh(
         self, store: StorePort, attribution: UsageAttribution, at: int, step_seconds: int, look_ahead_seconds: int

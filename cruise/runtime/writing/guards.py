@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from cruise.decisions.pod_policy.hpa_bounds import HpaChanges
-from cruise.decisions.sizing.resizes import INFEASIBLE, is_below_usage, remove_growth
+from cruise.decisions.pod_policy.hpa_bounds import HpaChangesSinceDecision
+from cruise.decisions.sizing.resizes import INFEASIBLE, is_outgrown_by_usage, remove_growth
 from cruise.domain.actions import (
     Action,
     ContainerTarget,
@@ -65,7 +65,7 @@ class WriteGuards:
         self._growths = growths
         self._exclusions = exclusions
         self._started = growths.get_current()
-        self._utilisation_changes = HpaChanges(snapshot)
+        self._utilisation_changes = HpaChangesSinceDecision(snapshot)
         self.refusing_nodes: set[str | None] = set()
         addressed = {(one.namespace, one.pod) for one in actions if isinstance(one, ResizePod | EvictPod)}
         self._pods = {key: pod for pod in snapshot.pods if (key := (pod.namespace, pod.name)) in addressed}
@@ -221,7 +221,7 @@ class WriteGuards:
         if before is None or now is None or now.memory_base_bytes is before.memory_base_bytes:
             return None
         margin = self._policy.working_set_margin
-        return ReasonCode.USAGE_INCREASED if is_below_usage(action, pod, before, now, margin) else None
+        return ReasonCode.USAGE_INCREASED if is_outgrown_by_usage(action, pod, before, now, margin) else None
 
     def is_forbidden_by_autoscaler(self, action: ResizePod, now: tuple[HorizontalPodAutoscaler, ...]) -> bool:
         """Return whether an HPA that the resize was decided under has changed; users' own requests are not checked."""

@@ -6,7 +6,12 @@ from dataclasses import dataclass, replace
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.cluster import Container, ContainerRole, Node, Pod
-from cruise.domain.pod_resources import count_pod_requests, get_qos_class, reset_kubelet_status, sum_container_requests
+from cruise.domain.pod_resources import (
+    compute_effective_container_requests,
+    count_pod_requests,
+    get_qos_class,
+    reset_kubelet_status,
+)
 from cruise.domain.resources import NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.errors import RefusedError
 
@@ -197,7 +202,7 @@ def _check_pod_level(pod: Pod) -> None:
     whole = pod.pod_level
     if whole is None:
         return
-    summed = sum_container_requests(reset_kubelet_status(pod).containers)
+    summed = compute_effective_container_requests(reset_kubelet_status(pod).containers)
     for resource in ResourceName:
         request, limit = whole.requests.get(resource), whole.limits.get(resource)
         if request is not None and summed.get(resource) > request:

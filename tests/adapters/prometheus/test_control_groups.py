@@ -8,7 +8,7 @@ import pytest
 from cruise.adapters.prometheus.counter_rows import CounterReadingOptions, EarlierCounters
 from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
 from cruise.adapters.prometheus.queries import SeriesLabelValues, SeriesMatrix
-from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
+from cruise.domain.usage import ContainerKey, PartitionCounterTail, SampleBlock
 
 APP = ContainerKey("shop", "builder-1", "docker")
 SLICE = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-abc.scope"
@@ -27,7 +27,7 @@ def matrix(*rows: Row, counter: bool = True, later: int = 0) -> SeriesMatrix:
 
 def usage(
     cpu: SeriesMatrix, waiting: SeriesMatrix = NOTHING, memory: SeriesMatrix = NOTHING, fills_holes: bool = True
-) -> tuple[SampleBlock, CounterTail]:
+) -> tuple[SampleBlock, PartitionCounterTail]:
     options = CounterReadingOptions(60, 8.0, fills_holes)
     return compute_usage(UsageAnswers(cpu, waiting, memory), TIMES, EarlierCounters.create(None), options, set())
 

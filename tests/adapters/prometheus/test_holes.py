@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cruise.adapters.prometheus.counter_rows import CounterReadingOptions, EarlierCounters
 from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
 from cruise.adapters.prometheus.queries import SeriesLabelValues, SeriesMatrix
-from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
+from cruise.domain.usage import ContainerKey, PartitionCounterTail, SampleBlock
 
 NAN = float("nan")
 STEP = 60
@@ -26,7 +26,7 @@ class Reads:
 
     def __init__(self, fills_holes: bool = True) -> None:
         self.options = CounterReadingOptions(STEP, CORES, fills_holes)
-        self.tail: CounterTail | None = None
+        self.tail: PartitionCounterTail | None = None
         self.at = 0
         self.cpu: dict[tuple[str, int], float] = {}
 

@@ -16,7 +16,7 @@ from cruise.adapters.prometheus.probe import probe_prometheus
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.cli.inputs.usage import read_prometheus_usage
-from cruise.decisions.preflight.usage import check_plausibility
+from cruise.decisions.preflight.usage import check_series_and_samples
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
 from cruise.domain.preflight import CheckLevel, ClusterSeriesFacts
@@ -245,7 +245,7 @@ async def test_without_a_label_only_pods_that_were_seen_count(prometheus: str, s
 def test_check_says_which_clusters_a_server_has(prometheus: str, scene: str) -> None:
     at = datetime.fromtimestamp(END, UTC)
     facts = probe_prometheus(known(prometheus, scene), snapshot(), at)
-    items = {one.name: one for one in check_plausibility(facts, snapshot(), at)}
+    items = {one.name: one for one in check_series_and_samples(facts, snapshot(), at)}
     if scene not in SELECTED:
         assert items["clusters"].level is CheckLevel.WARN
         assert (

@@ -10,7 +10,7 @@ import pytest
 from cruise.adapters.prometheus.probe import probe_prometheus
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusUsageSource
-from cruise.decisions.preflight.usage import check_plausibility
+from cruise.decisions.preflight.usage import check_series_and_samples
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
 from cruise.domain.preflight import CheckLevel
@@ -143,7 +143,7 @@ async def test_every_container_has_true_statistics_or_is_skipped(prometheus: str
 def test_check_says_which_exporters_are_not_read_and_which_samples_cannot_be_true(prometheus: str) -> None:
     at = datetime.fromtimestamp(END, UTC)
     facts = probe_prometheus(PrometheusSettings(prometheus, selects_exporters=True), snapshot(), at)
-    items = {one.name: one for one in check_plausibility(facts, snapshot(), at)}
+    items = {one.name: one for one in check_series_and_samples(facts, snapshot(), at)}
     assert items.keys() == {"exporters", "plausible"}
     assert {one.level for one in items.values()} == {CheckLevel.WARN}
     assert items["exporters"].finding == (

@@ -14,8 +14,8 @@ import pytest
 from cruise.adapters.store.postgres import PostgresStore, open_store
 from cruise.domain.usage import (
     ContainerKey,
-    CounterTail,
     HourlyPeaks,
+    PartitionCounterTail,
     PartitionProgress,
     PeakKey,
     SampleBlock,
@@ -37,7 +37,7 @@ def read_number(number: int) -> UsageUpdate:
     """The number-th read: it is the only one with a block that ends then, and with peaks of that hour."""
     keys = [ContainerKey("shop", f"web-{container}", "app") for container in range(CONTAINERS)]
     figures = np.full(CONTAINERS, float(number))
-    tail = CounterTail(number, keys, [""] * CONTAINERS, figures, figures, figures.astype(np.int64))
+    tail = PartitionCounterTail(number, keys, [""] * CONTAINERS, figures, figures, figures.astype(np.int64))
     return UsageUpdate(
         partition="a",
         progress=PartitionProgress(0, number, counter_tail=tail),

@@ -11,7 +11,7 @@ from cruise.adapters.store.usage import (
     serialize_counter_tail,
     serialize_sample_block,
 )
-from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
+from cruise.domain.usage import ContainerKey, PartitionCounterTail, SampleBlock
 
 sizes = st.tuples(st.integers(0, 5), st.integers(0, 5))
 
@@ -38,7 +38,7 @@ def test_unpacks_counters_to_the_same_bits(series, data):
     counters = arrays.arrays(np.float64, len(series))
     keys = [ContainerKey("a", "b", "c")] * len(series)
     changed_at = data.draw(arrays.arrays(np.int64, len(series)))
-    tail = CounterTail(7, keys, series, data.draw(counters), data.draw(counters), changed_at)
+    tail = PartitionCounterTail(7, keys, series, data.draw(counters), data.draw(counters), changed_at)
     unpacked = deserialize_counter_tail(serialize_counter_tail(tail))
     assert (unpacked.at, list(unpacked.keys), list(unpacked.series)) == (tail.at, tail.keys, tail.series)
     assert unpacked.cpu_seconds.tobytes() == tail.cpu_seconds.tobytes()

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from cruise.adapters.webhook_tls.certificates import (
     check_validity,
-    create_server_context,
+    create_server_context_without_certificate,
     is_issued_by,
     make_key_pair,
     read_key_pair,
@@ -57,14 +57,14 @@ def handshake(context: ssl.SSLContext, authority: bytes, name: str) -> bytes:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_strict_client_accepts_it_under_each_of_its_names(name):
     pair, authority = made()
-    context = create_server_context()
+    context = create_server_context_without_certificate()
     set_served_certificate(context, pair)
     assert handshake(context, authority, name)
 
 
 def test_another_name_or_another_authority_is_not_accepted():
     pair, authority = made()
-    context = create_server_context()
+    context = create_server_context_without_certificate()
     set_served_certificate(context, pair)
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(context, authority, "other.cruise.svc")
@@ -75,7 +75,7 @@ def test_another_name_or_another_authority_is_not_accepted():
 def test_a_new_connection_gets_the_new_certificate():
     first, old = made()
     second, new = made()
-    context = create_server_context()
+    context = create_server_context_without_certificate()
     set_served_certificate(context, first)
     both = old + new
     shown = handshake(context, both, NAMES[0])
@@ -162,5 +162,5 @@ def test_splits_a_bundle_into_certificates():
 
 def test_no_key_is_left_on_a_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    set_served_certificate(create_server_context(), made()[0])
+    set_served_certificate(create_server_context_without_certificate(), made()[0])
     assert list(tmp_path.iterdir()) == []

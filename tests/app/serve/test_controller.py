@@ -18,7 +18,14 @@ from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.pod_resources import get_qos_class
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.usage import CounterTail, NodeLoadAverage, NodeUsage, OomRecord, SampleBlock, StatisticsTable
+from cruise.domain.usage import (
+    NodeLoadAverage,
+    NodeUsage,
+    OomRecord,
+    PartitionCounterTail,
+    SampleBlock,
+    StatisticsTable,
+)
 from cruise.errors import UnavailableError
 from cruise.interfaces.http.figures import JobFigures
 from cruise.runtime.ports import UsageSourcePort
@@ -159,8 +166,8 @@ class Refusing:
         return await self._source.list_partitions(snapshot)
 
     async def read(
-        self, partition: str, start: int, end: int, tail: CounterTail | None
-    ) -> tuple[SampleBlock, CounterTail | None]:
+        self, partition: str, start: int, end: int, tail: PartitionCounterTail | None
+    ) -> tuple[SampleBlock, PartitionCounterTail | None]:
         self.asked.set()
         if self.away:
             raise UnavailableError("Prometheus is away")

@@ -45,7 +45,7 @@ async def fill(data_dir) -> None:
             [Outcome(NOW - timedelta(minutes=5), resize, ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)]
         )
         await store.record_oom_kill(build_oom_record(kill, None))
-        await store.pause_workload("shop", WEB, NOW)
+        await store.write_workload_pause("shop", WEB, NOW)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_a_snapshot_adds_the_pause_of_the_workload(capsys, snapshot):
 def test_a_snapshot_adds_the_steps_of_a_workload_that_is_not_paused(capsys, snapshot, data_dir):
     async def pause(since: datetime | None) -> None:
         async with open_store(None, data_dir, print) as store:
-            await store.pause_workload("shop", WEB, since)
+            await store.write_workload_pause("shop", WEB, since)
 
     asyncio.run(pause(None))
     try:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.pod_policy.hpa_bounds import HpaChanges
+from cruise.decisions.pod_policy.hpa_bounds import HpaChangesSinceDecision
 from cruise.domain.actions import ReasonCode, ResizePod
 from cruise.domain.autoscalers import UtilizationMetric, UtilizationScaling
 from cruise.domain.cluster import HorizontalPodAutoscaler, Pod
@@ -40,7 +40,7 @@ def forbids(
 ) -> bool:
     workload = make_workload("Deployment/web", replicas=2)
     snapshot = make_snapshot([POD], workloads=[workload], autoscalers=before)
-    return HpaChanges(snapshot).forbid(resize(POD, **sizes), POD, now)
+    return HpaChangesSinceDecision(snapshot).forbid(resize(POD, **sizes), POD, now)
 
 
 CHANGED = {

@@ -13,7 +13,7 @@ from cruise.decisions.sizing.memory_limit import (
     MemoryLimitConstraints,
     compute_admission_limit,
     compute_limit_after_oom_kill,
-    compute_limit_ceilings,
+    compute_limit_ceilings_from_templates,
     compute_limit_demand,
     compute_memory_limits,
     compute_min_admission_limit,
@@ -113,7 +113,7 @@ def risen(
     )
     demand = compute_limit_demand(make_table(statistic), np.array([0]), policy)
     now, asked, allowed, ours = (np.array([value]) for value in (stated, request, UNBOUNDED, template))
-    found = compute_limit_ceilings(ours, now, policy).cap_to_nodes(np.array([NODE_MEMORY]))
+    found = compute_limit_ceilings_from_templates(ours, now, policy).cap_to_nodes(np.array([NODE_MEMORY]))
     [limit] = compute_memory_limits(demand, now, asked, allowed, np.array([True]), found).tolist()
     return int(limit)
 

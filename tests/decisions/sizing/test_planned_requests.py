@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from cruise.decisions.sizing.node_plans import decide_node_plans
-from cruise.decisions.sizing.planned_requests import count_requests_when_resized, estimate_requests_after_plan
+from cruise.decisions.sizing.planned_requests import count_node_requests_after_plan, count_requests_when_resized
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.policy import Mode, Policy
 from tests.builders import (
@@ -22,7 +22,7 @@ FULL = Policy(mode=Mode.FULL)
 def outlook(pods, rows, node):
     snapshot = make_snapshot(pods, nodes=[node])
     [plan] = decide_node_plans(snapshot, make_table(*rows), FULL, NOW)
-    return plan, estimate_requests_after_plan(plan, {(pod.namespace, pod.name): pod for pod in snapshot.pods})
+    return plan, count_node_requests_after_plan(plan, {(pod.namespace, pod.name): pod for pod in snapshot.pods})
 
 
 def test_resized_pods_count_what_they_get_and_others_what_they_have():

@@ -10,7 +10,7 @@ from cruise.decisions.admission.admission import MutatePod, compute_admitted_res
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.decisions.sizing.planned_requests import estimate_requests_after_plan
+from cruise.decisions.sizing.planned_requests import count_node_requests_after_plan
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize
 from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import POD_LEVEL, Container, Node, Pod
@@ -74,7 +74,7 @@ def test_pod_is_sized_by_the_sum_of_its_containers():
     assert list(targets) == [POD_LEVEL]
     # Of two summed peaks of 200 m and 100 MiB nothing is shared: the pod is alone on its node.
     assert targets[POD_LEVEL].requests == make_amounts(400, 200)
-    assert estimate_requests_after_plan(plan, {("shop", pod.name): pod}) == make_amounts(400, 200).resources
+    assert count_node_requests_after_plan(plan, {("shop", pod.name): pod}) == make_amounts(400, 200).resources
 
 
 def test_pod_grows_to_its_summed_use():
@@ -212,7 +212,7 @@ def test_server_accepts_what_is_written_and_the_scheduler_counts_what_is_planned
             after = replace_spec_resources(pod, resize.containers)
             check_resize(pod, after, node, (), (1, 36))
             counted = count_pod_requests(predict_actuated_pod(pod, resize.containers))
-            assert estimate_requests_after_plan(plan, {("shop", pod.name): pod}) == counted, seed
+            assert count_node_requests_after_plan(plan, {("shop", pod.name): pod}) == counted, seed
             assert (counted - count_pod_requests(pod)).max_with(make_amounts(0, 0).resources) == resize.growth, seed
             written, grown = written + 1, grown + resize.needs_capacity
             within += len(resize.containers) > 1

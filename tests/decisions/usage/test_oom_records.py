@@ -8,7 +8,7 @@ import numpy as np
 from cruise.decisions.usage.oom_records import (
     raise_by_own_kills,
     raise_by_single_kills,
-    raise_oom_memory,
+    raise_oom_memory_by_record,
     summarize_oom_records,
 )
 from cruise.domain.resources import MEBIBYTE
@@ -93,5 +93,13 @@ def test_a_shared_kill_raises_the_rows_of_workload_and_identity():
         make_statistic("", workload="StatefulSet/db"),
     ]
     kill = record("db-0", identity="0", workload="StatefulSet/db")
-    assert mebibytes(raise_oom_memory(make_table(*rows), kill, shared=False).oom_memory_bytes) == [600, 600, 0]
-    assert mebibytes(raise_oom_memory(make_table(*rows), kill, shared=True).oom_memory_bytes) == [600, 600, 600]
+    assert mebibytes(raise_oom_memory_by_record(make_table(*rows), kill, shared=False).oom_memory_bytes) == [
+        600,
+        600,
+        0,
+    ]
+    assert mebibytes(raise_oom_memory_by_record(make_table(*rows), kill, shared=True).oom_memory_bytes) == [
+        600,
+        600,
+        600,
+    ]

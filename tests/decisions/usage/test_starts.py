@@ -18,7 +18,7 @@ from cruise.decisions.usage.starts import (
 )
 from cruise.domain.records import CONTAINER_STARTS_KEPT
 from cruise.domain.startup_boosts import LONGEST_START, READY_TIME
-from cruise.domain.usage import ContainerKey, ContainerStart, CounterTail, PeakKey, SampleBlock
+from cruise.domain.usage import ContainerKey, ContainerStart, PartitionCounterTail, PeakKey, SampleBlock
 from tests.builders import NOW, NOW_SECONDS, make_container, make_pod, make_snapshot, make_statistic, make_table
 
 STEP = 60
@@ -76,7 +76,7 @@ def make_tail(at, cpu_seconds=(), series="new"):
     """The counters of a read: those of the container, or of another one."""
     keys = [ContainerKey("shop", "web-1" if cpu_seconds else "api-1", "app")]
     seconds = np.array(cpu_seconds or (5.0,))
-    return CounterTail(at, keys, [series], seconds, np.zeros(1), np.array([at]))
+    return PartitionCounterTail(at, keys, [series], seconds, np.zeros(1), np.array([at]))
 
 
 def test_the_first_counter_covers_usage_before_the_first_sample():

@@ -7,7 +7,11 @@ from datetime import timedelta
 from playwright.async_api import expect
 
 from cruise.adapters.oidc import OidcProvider
-from cruise.adapters.webhook_tls.certificates import create_server_context, make_key_pair, set_served_certificate
+from cruise.adapters.webhook_tls.certificates import (
+    create_server_context_without_certificate,
+    make_key_pair,
+    set_served_certificate,
+)
 from cruise.app.http_server import serve_http
 from cruise.app.process import get_current_time
 from cruise.interfaces.dashboard.sign_in import IdentityProviderAuthority
@@ -26,7 +30,7 @@ async def test_from_a_page_to_the_provider_and_back_signed_in_until_signed_out(t
     async def front(scope: Scope, receive: Receive, send: Send) -> None:
         await behind[0](scope, receive, send)
 
-    context = create_server_context()
+    context = create_server_context_without_certificate()
     set_served_certificate(context, make_key_pair(["localhost"], get_current_time(), timedelta(hours=1))[0])
     view, reports = await demo(), []
     async with AsyncExitStack() as stack:

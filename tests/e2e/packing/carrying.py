@@ -10,7 +10,7 @@ from cruise.decisions.admission.placement_hints import tolerate_preferred_taints
 from cruise.domain.cluster import Node
 from cruise.domain.packing_plan import PackingProposal, PlannedPlacement, PlanStage
 from cruise.kube_json.objects.pod import decode_pod
-from cruise.kube_json.patches import apply_patch, build_pod_patch, build_preferred_affinity
+from cruise.kube_json.patches import apply_patch_in_place, build_pod_patch, build_preferred_affinity
 from tests.controlplane.api import Json
 from tests.e2e.packing.explaining import list_eviction_reasons
 from tests.e2e.packing.stage import PackingCluster, PodName, verdict
@@ -116,5 +116,7 @@ def list_placement_hints(pod: Json, node: Node) -> Json:
     del spec["schedulerName"]
     before = decode_pod(manifest)
     after = replace(before, placement=tolerate_preferred_taints(before.placement, node.taints))
-    apply_patch(manifest, [*build_pod_patch(manifest, before, after), *build_preferred_affinity(manifest, node.name)])
+    apply_patch_in_place(
+        manifest, [*build_pod_patch(manifest, before, after), *build_preferred_affinity(manifest, node.name)]
+    )
     return manifest

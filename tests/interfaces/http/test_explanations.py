@@ -35,7 +35,7 @@ async def test_the_pass_is_taken_again_once_until_the_next_one_or_pause():
     known = explanations._cached
     await explanations.explain(snapshot.pods[0], snapshot)
     assert explanations._cached is known
-    await scene.store.pause_workload("shop", make_ref("Deployment/web"), NOW)
+    await scene.store.write_workload_pause("shop", make_ref("Deployment/web"), NOW)
     after = await explanations.explain(snapshot.pods[0], snapshot)
     assert after.effective_policy is not None and after.effective_policy.mode is Mode.OBSERVE
     assert explanations._cached is not known

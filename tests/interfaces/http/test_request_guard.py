@@ -53,7 +53,7 @@ async def scene() -> ApiScene:
     found = await make_busy_scene()
     found.authority = Roles()
     for namespace in ("shop", "other"):
-        await found.store.pause_workload(namespace, make_ref("Deployment/web"), NOW)
+        await found.store.write_workload_pause(namespace, make_ref("Deployment/web"), NOW)
         document = build_written_policy(PolicyScope(namespace, make_ref("Deployment/web")), Overrides(mode=Mode.OFF))
         found.policy_objects.put(add_written_policy_label(document), "cruise")
     return found

@@ -6,9 +6,9 @@ import numpy as np
 
 from cruise.packer.answer import compute_figures
 from cruise.packer.budget import BudgetMeter
-from cruise.packer.columns.affinity import build_rule_energies
-from cruise.packer.columns.instance import ResidualInstance, build_instance, build_residual_instance
+from cruise.packer.columns.instance import ResidualInstance, build_instance, fix_running_copies
 from cruise.packer.columns.primal_heuristics import AnnealingSearch
+from cruise.packer.columns.rule_energies import build_rule_energies
 from cruise.packer.kernels.placement import BROKEN, update_rule_energy
 from cruise.packer.problem import IntArray, PackingProblem, count_copies
 from cruise.packer.rules.preemption import match_pods_to_nodes
@@ -42,7 +42,7 @@ def test_whatever_obeys_is_sound_in_the_tables(seeds):
     sound = 0
     for seed in seeds(120):
         problem = random_problem(seed, headroom=False, most_pods=5)
-        residual = build_residual_instance(build_instance(problem))
+        residual = fix_running_copies(build_instance(problem))
         for chosen in product(range(-1, problem.node_count), repeat=problem.pod_count):
             pod_node = np.array(chosen, dtype=np.int64)
             assignment = count_copies(problem, pod_node)

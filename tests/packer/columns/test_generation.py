@@ -8,7 +8,7 @@ from benchmarks.unlike_clusters import ClusterDrawing, FullCluster, draw_full
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.columns.bounds import ObjectiveEntryBound
 from cruise.packer.columns.generation import ColumnGeneration, list_patterns, start_column_generation
-from cruise.packer.columns.instance import build_instance, build_residual_instance
+from cruise.packer.columns.instance import build_instance, fix_running_copies
 from cruise.packer.columns.primal_heuristics import AnnealingSearch
 from cruise.packer.columns.subproblem import build_subproblem, get_patterns
 from cruise.packer.pack import solve_subproblem
@@ -19,7 +19,7 @@ def stays_question(seed: int, most_nodes: int) -> tuple[IntArray, ColumnGenerati
     """The question about stays in the best packing found, with its bound, from pricing that may stop early."""
     problem = problem_of(draw_pending(InstanceShape(8, 4, 1, 95), seed))
     found = solve_subproblem(problem, problem.pod_node, BudgetMeter(math.inf, 5e8), 1, lambda _: None)
-    residual = build_residual_instance(build_instance(problem))
+    residual = fix_running_copies(build_instance(problem))
     best = residual.to_residual(count_copies(problem, found.pod_node))
     generation = start_column_generation(build_subproblem(residual, best, 1), np.random.default_rng(seed))
     generation.most_nodes = most_nodes

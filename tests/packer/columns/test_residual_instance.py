@@ -6,8 +6,8 @@ import numpy as np
 from cruise.packer.columns.instance import (
     build_instance,
     build_objective_entries,
-    build_residual_instance,
     find_complete_levels,
+    fix_running_copies,
 )
 from tests.packer.columns.instances import draw_tiny_instance
 from tests.packer.problems import draw_problem
@@ -24,7 +24,7 @@ def test_resources_that_are_left_out_forbid_nothing():
     """Each filling of a node that fits what is kept of the resources fits all of them."""
     for seed in range(150):
         instance = build_instance(draw_problem(seed))
-        residual = build_residual_instance(instance)
+        residual = fix_running_copies(instance)
         nailed = residual.fixed
         for node in range(instance.node_count):
             stuck = np.flatnonzero(nailed[:, node])
@@ -41,7 +41,7 @@ def test_a_vector_of_a_part_is_that_of_the_whole_plan():
     for seed in range(60):
         instance = build_instance(draw_problem(seed))
         for nailed in (frozenset[int](), frozenset({0})):
-            residual = build_residual_instance(instance, nailed)
+            residual = fix_running_copies(instance, nailed)
             part = residual.to_residual(instance.running)
             assert (residual.to_whole(part) == instance.running).all(), seed
             whole = build_objective_entries(instance).compute_vector(instance.running, instance.running)

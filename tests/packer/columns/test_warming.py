@@ -8,8 +8,8 @@ import numba
 PROGRAM = """
 import math
 import sys
-from cruise.packer.kernels import annealing, cluster_state, dual_simplex, ejection, knapsack, node_affinity_patterns
-from cruise.packer.kernels import placement, preemption, capacity_gathering, simplex
+from cruise.packer.kernels import annealing, cluster_state, dual_simplex, ejection, knapsack, placement, preemption
+from cruise.packer.kernels import capacity_gathering, same_node_affinity_patterns, simplex
 from dataclasses import replace
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.consolidation import drain_nodes
@@ -17,7 +17,7 @@ from cruise.packer.problem import PackingObjective
 from cruise.packer.pack import solve_subproblem
 from cruise.packer.warm_up import warm_up_kernels
 from tests.packer.problems import draw_problem
-called = [annealing.anneal, placement.initialise_placement, node_affinity_patterns.price_patterns,
+called = [annealing.anneal, placement.initialise_placement, same_node_affinity_patterns.price_patterns,
           knapsack.list_patterns_of_node, simplex.maximise, simplex.invert_basis, simplex.recompute_levels_and_duals,
           simplex.raise_best_column_values, dual_simplex.restore_bounds, cluster_state.remove_pods,
           ejection.place_by_ejection, capacity_gathering.place_by_gathering_capacity, preemption.return_pods_home]

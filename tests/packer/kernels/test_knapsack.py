@@ -6,7 +6,7 @@ import pytest
 
 from cruise.packer.kernels.knapsack import list_patterns_of_node
 from cruise.packer.kernels.knapsack_items import create_knapsack_items
-from cruise.packer.kernels.node_affinity_patterns import build_pattern_bounds, price_patterns
+from cruise.packer.kernels.same_node_affinity_patterns import build_group_copy_bounds, price_patterns
 
 
 class Node(NamedTuple):
@@ -30,7 +30,7 @@ class Node(NamedTuple):
         classes, bounds = len(self.demands), np.zeros(1)
         none = np.zeros(0, np.int64), np.zeros((0, classes), np.bool_), np.zeros((0, 1), np.int64)
         prices = self.value[None, :], self.bonus, self.counts, np.ones(1, np.int64), np.zeros(1), bounds
-        return price_patterns(shelf, build_pattern_bounds(shelf, *none), *prices, 4, most_nodes, np.inf), float(
+        return price_patterns(shelf, build_group_copy_bounds(shelf, *none), *prices, 4, most_nodes, np.inf), float(
             bounds[0]
         )
 

@@ -9,7 +9,7 @@ import pytest
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
 from cruise.domain.preflight import CrossCheckCounts, KubeletContainerUsage, MetricMismatch
-from cruise.domain.usage import ContainerKey, CounterTail
+from cruise.domain.usage import ContainerKey, PartitionCounterTail
 from cruise.errors import UnavailableError
 from cruise.runtime.usage.usage_pass import CrossCheckedUsageSource, run_usage_pass
 from cruise.runtime.usage.usage_reader import UsageReadingSettings
@@ -39,7 +39,7 @@ class Shown(RecordedUsage):
         seconds = np.array([rate * (end - AT + 86_400) for rate in rates])
         nothing = np.zeros(len(rates))
         at = np.full(len(rates), end)
-        return block, CounterTail(end, block.keys, ["id"] * len(rates), seconds, nothing, at)
+        return block, PartitionCounterTail(end, block.keys, ["id"] * len(rates), seconds, nothing, at)
 
 
 class Scene:

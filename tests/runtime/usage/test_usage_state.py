@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from cruise.domain.usage import ContainerKey, CounterTail
+from cruise.domain.usage import ContainerKey, PartitionCounterTail
 from cruise.runtime.usage.usage_state import ScrapeDelay, measure_scrape_delay
 
 AT = 6000
 
 
-def tail(*ages: int) -> CounterTail:
+def tail(*ages: int) -> PartitionCounterTail:
     """Series whose last scrape was so long before the end."""
     nothing = np.zeros(len(ages))
     keys = [ContainerKey("shop", f"web-{number}", "app") for number in range(len(ages))]
-    return CounterTail(AT, keys, [""] * len(ages), nothing, nothing, AT - np.array(ages, dtype=np.int64))
+    return PartitionCounterTail(AT, keys, [""] * len(ages), nothing, nothing, AT - np.array(ages, dtype=np.int64))
 
 
 def test_what_most_series_lack_is_late() -> None:

@@ -1,15 +1,12 @@
-"""Expresses pod affinity for annealing, as energies, and for patterns of single nodes."""
+"""Expresses the rules between pods as energies, which annealing minimises."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
 from cruise.packer.columns.instance import PRIORITY_RATIO, ResidualInstance
-from cruise.packer.columns.subproblem import PrioritySubproblem
 from cruise.packer.kernels.placement import AFFINITY, MAX_TARGETS, RULE_ENERGY_TABLES, SELF_AFFINITY, SKEW, STAYING
-from cruise.packer.problem import BoolArray, FloatArray, IntArray, PackingProblem
-from cruise.packer.rules.by_class import is_domain_per_node
+from cruise.packer.problem import FloatArray, IntArray, PackingProblem
 
 # The cost of one pod too many, in placed pods of the highest priority that a rule is about.
 _PENALTY = 1.5
@@ -93,57 +90,3 @@ class _RuleEnergies:
         number += offsets[-1] + len(self.counts)
         head = np.array([0, *offsets[:-1].tolist()], dtype=np.int64)
         return np.concatenate([head, *parts, np.array(self.counts, dtype=np.int64), rows])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeAffinityRules:
-    """Affinity by node: at most `max_alone[k, group]` pods of `holder[k]` on a node without `targets[k]`."""
-
-    holder: IntArray
-    targets: BoolArray
-    max_alone: IntArray
-
-    def find_broken_rule(self, group: int, pattern: IntArray) -> int:
-        """Return the first rule that a pattern breaks, -1 for none."""
-        has_too_many = pattern[self.holder] > self.max_alone[:, group]
-        broken = np.flatnonzero(has_too_many & ~(self.targets & (pattern > 0)).any(axis=1))
-        return int(broken[0]) if len(broken) else -1
-
-    def add_required_targets(self, group: int, minimum: IntArray) -> None:
-        """Add the pods that the minimum of a group needs, where only one class can be them."""
-        for _ in self.holder:
-            rule = self.find_broken_rule(group, minimum)
-            if rule < 0 or self.targets[rule].sum() != 1:
-                return
-            minimum[self.targets[rule]] = 1
-
-
-NO_NODE_AFFINITY_RULES = NodeAffinityRules(
-    np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.bool_), np.zeros((0, 0), dtype=np.int64)
-)
-
-
-def build_node_affinity_rules(
-    problem: PackingProblem, residual: ResidualInstance, subproblem: PrioritySubproblem
-) -> NodeAffinityRules:
-    """Return the affinity by node of a subproblem, if all targets are among its classes."""
-    classes, rules = residual.origin[subproblem.classes], problem.rules
-    rows = []
-    for rule in rules.attractions:
-        holder_index = np.flatnonzero(classes == rule.holder)
-        missing_targets = np.setdiff1d(np.intersect1d(rule.targets, residual.origin), classes)
-        by_node = any(is_domain_per_node(rules.topologies[topology]) for topology in rule.topologies)
-        if len(holder_index) and by_node and not rule.allows_first_pod and not len(missing_targets):
-            running = residual.running[subproblem.classes[holder_index[0]]]
-            # Next to immovable targets any number of pods is allowed.
-            alone = np.where(residual.fixed[rule.targets].any(axis=0), np.iinfo(np.int64).max, running)
-            max_alone = np.zeros(len(subproblem.group_size), dtype=np.int64)
-            np.maximum.at(max_alone, subproblem.node_group, alone)
-            rows.append((int(holder_index[0]), np.isin(classes, rule.targets), max_alone))
-    return NodeAffinityRules(
-        np.array([holder for holder, _, _ in rows], dtype=np.int64),
-        np.array([targets for _, targets, _ in rows], dtype=np.bool_).reshape(len(rows), len(classes)),
-        np.array([max_alone for _, _, max_alone in rows], dtype=np.int64).reshape(
-            len(rows), len(subproblem.group_size)
-        ),
-    )

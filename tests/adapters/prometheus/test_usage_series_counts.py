@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.adapters.prometheus.seen_pods import PARTITIONS, get_partition
-from cruise.adapters.prometheus.series_selectors import SeriesListing, create_series_decoder
+from cruise.adapters.prometheus.series_selectors import UsageSeriesCounts, create_series_decoder
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.errors import BadInputError, UnavailableError
 
 LABELS = {"pod": "exported_pod", "kind": "owner_kind"}
 
 
-def listing(pods: dict[str, int]) -> SeriesListing:
+def count_series(pods: dict[str, int]) -> UsageSeriesCounts:
     counts: dict[str, Counter[str]] = {name: Counter() for name in PARTITIONS}
     for pod, count in pods.items():
         counts[get_partition(pod)][pod] = count
-    return SeriesListing(series_of_pod=counts)
+    return UsageSeriesCounts(series_of_pod=counts)
 
 
 NAMES = st.builds(
@@ -35,7 +35,7 @@ def test_no_query_exceeds_the_limits_and_every_pod_is_queried_once(
     pods: dict[str, int], most: int, wanted: int
 ) -> None:
     settings = PrometheusSettings("http://prometheus", max_samples_per_query=most)
-    found = listing(pods)
+    found = count_series(pods)
     if found.get_max_concurrent() > most:
         with pytest.raises(BadInputError, match="prometheus_max_samples_per_query is"):
             found.count_samples(wanted, settings)
@@ -50,9 +50,9 @@ def test_no_query_exceeds_the_limits_and_every_pod_is_queried_once(
 
 def test_sends_no_query_for_partitions_without_pods() -> None:
     settings = PrometheusSettings("http://prometheus")
-    assert listing({"web-b": 1}).split_into_pieces(1440, settings) == [".*[bcd0]"]
-    assert SeriesListing().split_into_pieces(1440, settings) == []
-    assert SeriesListing().count_samples(1440, settings) == 1440
+    assert count_series({"web-b": 1}).split_into_pieces(1440, settings) == [".*[bcd0]"]
+    assert UsageSeriesCounts().split_into_pieces(1440, settings) == []
+    assert UsageSeriesCounts().count_samples(1440, settings) == 1440
 
 
 def test_decodes_the_labels_that_are_wanted() -> None:

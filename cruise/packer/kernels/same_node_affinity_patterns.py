@@ -14,7 +14,7 @@ _TINY = 1e-9
 MAX_PARTS = 40
 
 
-class PatternBounds(NamedTuple):
+class GroupCopyBounds(NamedTuple):
     """The bounds of copies of each group, with the groups' `free_capacity`, `floor` and `running`.
 
     A node of a group without `targets[rule, class]` has at most `max_alone[rule, group]` copies of class
@@ -34,10 +34,10 @@ class PatternBounds(NamedTuple):
     counts: IntArray
 
 
-def build_pattern_bounds(s: KnapsackItems, holder: IntArray, targets: BoolArray, alone: IntArray) -> PatternBounds:
+def build_group_copy_bounds(s: KnapsackItems, holder: IntArray, targets: BoolArray, alone: IntArray) -> GroupCopyBounds:
     """Return the initial bounds of the groups, without minimums."""
     classes = s.limits.shape[1]
-    return PatternBounds(
+    return GroupCopyBounds(
         s.free_capacity.copy(),
         s.floor.copy(),
         s.running.copy(),
@@ -53,7 +53,7 @@ def build_pattern_bounds(s: KnapsackItems, holder: IntArray, targets: BoolArray,
 
 
 @compile_inline
-def _find_unaccompanied(h: PatternBounds, g: int, pattern: IntArray) -> int:
+def _find_unaccompanied(h: GroupCopyBounds, g: int, pattern: IntArray) -> int:
     """Return the first rule that a pattern breaks, -1 for none."""
     for rule in range(len(h.holder)):
         if pattern[h.holder[rule]] > h.max_alone[rule, g]:
@@ -67,7 +67,7 @@ def _find_unaccompanied(h: PatternBounds, g: int, pattern: IntArray) -> int:
 
 
 @compile_inline
-def _open_part(s: KnapsackItems, h: PatternBounds, g: int, part: int, counts: IntArray) -> bool:
+def _open_part(s: KnapsackItems, h: GroupCopyBounds, g: int, part: int, counts: IntArray) -> bool:
     """Prepare the items for what a part of a group holds above its minimum; False if the minimum does not fit."""
     for r in range(s.free_capacity.shape[1]):
         s.free_capacity[g, r], s.floor[g, r] = h.free_capacity[g, r], h.floor[g, r]
@@ -91,7 +91,7 @@ def _open_part(s: KnapsackItems, h: PatternBounds, g: int, part: int, counts: In
 
 
 @compile_inline
-def _split_part(h: PatternBounds, part: int, rule: int, g: int) -> int:
+def _split_part(h: GroupCopyBounds, part: int, rule: int, g: int) -> int:
     """Split a part in two, with the first of a rule's targets and without; return the number of parts."""
     target, others, into = -1, 0, part + 1
     for c in range(h.limits.shape[1]):
@@ -112,7 +112,7 @@ def _split_part(h: PatternBounds, part: int, rule: int, g: int) -> int:
 
 
 @compile_inline
-def _compute_value(h: PatternBounds, g: int, pattern: IntArray, value: FloatArray, stay_bonus: FloatArray) -> float:
+def _compute_value(h: GroupCopyBounds, g: int, pattern: IntArray, value: FloatArray, stay_bonus: FloatArray) -> float:
     total = 0.0
     for c in range(len(pattern)):
         if pattern[c] > 0:
@@ -121,7 +121,7 @@ def _compute_value(h: PatternBounds, g: int, pattern: IntArray, value: FloatArra
 
 
 @compile_inline
-def _start_group(h: PatternBounds, g: int) -> None:
+def _start_group(h: GroupCopyBounds, g: int) -> None:
     """Start with the whole group as the only part."""
     for c in range(h.minimum.shape[1]):
         h.fewest[0, c], h.limits[0, c] = h.minimum[g, c], h.maximum[g, c]
@@ -136,7 +136,7 @@ def _write_minimum(s: KnapsackItems, where: int) -> int:
 
 
 @compile_inline
-def _drop_unaccompanied(h: PatternBounds, g: int, pattern: IntArray) -> bool:
+def _drop_unaccompanied(h: GroupCopyBounds, g: int, pattern: IntArray) -> bool:
     """Remove copies without their targets from a pattern; return whether it still has the minimum of its group."""
     rule = _find_unaccompanied(h, g, pattern)
     while rule >= 0:
@@ -151,7 +151,7 @@ def _drop_unaccompanied(h: PatternBounds, g: int, pattern: IntArray) -> bool:
 @compile_inline
 def _keep_found(
     s: KnapsackItems,
-    h: PatternBounds,
+    h: GroupCopyBounds,
     g: int,
     part: int,
     span: tuple[int, int],
@@ -188,7 +188,7 @@ def _keep_found(
 @compile_without_allocation
 def price_patterns(
     s: KnapsackItems,
-    h: PatternBounds,
+    h: GroupCopyBounds,
     value: FloatArray,
     stay_bonus: FloatArray,
     counts: IntArray,
