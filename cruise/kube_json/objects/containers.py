@@ -81,8 +81,9 @@ class SharedValues(Generic[KeyT, ValueT]):
 Extended = tuple[tuple[str, int], ...]
 _Entry = tuple[Container, Extended]
 
-# Keys are several times larger than decoded containers: only the latest are kept.
-_CACHE_SIZE = 8192
+# A key and its container take 2 kB, and each new pod may have sizes of its own: only the latest are kept. Lists are
+# sorted by name, so that the replicas of a workload follow one another.
+_CACHE_SIZE = 1024
 _HUGE_PAGES = "hugepages-"
 # The quantities of so many containers are added; those of more containers are capped to the same sum.
 _SUMMED_UNCAPPED = 8

@@ -205,7 +205,7 @@ _DEFAULTS = {
 
 
 # Decoded containers are few; a process sees more of them with time.
-_CACHE_SIZE = 8192
+_CACHE_SIZE = 1024
 
 
 @dataclass(frozen=True, slots=True)

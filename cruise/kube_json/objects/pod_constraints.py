@@ -27,7 +27,7 @@ _NEGATIVE = ("NotIn", "DoesNotExist")
 _RESTART_ALL = "RestartAllContainers"
 _DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "cinder", "rbd", "iscsi")
 # Pods with generic ephemeral volumes are all different; only the latest are kept, for replicas with shared claims.
-_CACHE_SIZE = 4096
+_CACHE_SIZE = 1024
 
 _Ports = tuple[HostPort, ...]
 _Names = tuple[str, ...]
