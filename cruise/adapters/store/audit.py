@@ -121,8 +121,6 @@ async def append_outcomes(
     if not outcomes and not completed:
         return
     driver = await get_driver_connection(connection)
-    if completed:
-        await driver.execute("DELETE FROM intent WHERE id = ANY($1::bigint[])", list(completed))
     last = {outcome.audit_key: outcome for outcome in outcomes if outcome.count > 1}
     new = [outcome for outcome in outcomes if last.get(outcome.audit_key, outcome) is outcome]
     if last:
@@ -135,6 +133,9 @@ async def append_outcomes(
         }
         new = [outcome for outcome in new if outcome.audit_key not in updated]
     await driver.copy_records_to_table(audit.name, columns=_COLUMNS, records=_audit_rows(new))
+    if completed:
+        # Last: a client that stops during a COPY keeps its locks as long as a statement may take.
+        await driver.execute("DELETE FROM intent WHERE id = ANY($1::bigint[])", list(completed))
 
 
 async def insert_intents(connection: AsyncConnection, intents: Sequence[WriteIntent]) -> None:

@@ -67,12 +67,14 @@ PING_SECONDS = 2.0
 # For a transaction of a few rows, including the wait for a connection.
 CONNECTION_TIMEOUT = timedelta(seconds=10)
 STATEMENT_TIMEOUT = timedelta(minutes=5)
+# A process that stops between two statements keeps its locks, and would block the next leader's writes.
+IDLE_TIMEOUT = timedelta(seconds=10)
 POOL_SIZE = 5
 MIN_SERVER_VERSION = 15
 _NEW = "cruise-new"
 _SET_TIMEOUTS = text(
-    "SELECT set_config('statement_timeout', :milliseconds, true),"
-    " set_config('idle_in_transaction_session_timeout', :milliseconds, true)"
+    "SELECT set_config('statement_timeout', :statement, true),"
+    " set_config('idle_in_transaction_session_timeout', :idle, true)"
 )
 
 
@@ -125,8 +127,8 @@ def verifies_server(dsn: str) -> bool:
 class Database:
     """A Postgres database: provides transactions, and reconnects after a lost connection.
 
-    An embedded `server` is started again if it died. `statement_timeout` limits each statement, including waits for
-    locks, and idle transactions.
+    An embedded `server` is started again if it died. The server aborts a statement that takes longer than
+    `statement_timeout`, waits for locks included, and a transaction whose client sends nothing for its idle timeout.
 
     Nothing outlives a transaction on the server: neither settings nor prepared statements. A pooler such as PgBouncer
     may carry out each transaction of a connection on another one of the server, which it shares with other processes.
@@ -154,20 +156,24 @@ class Database:
         event.listen(self._engine.sync_engine, "checkout", self._ping)
 
     @asynccontextmanager
-    async def transaction(self, timeout: timedelta | None = None) -> AsyncIterator[AsyncConnection]:
+    async def transaction(
+        self, timeout: timedelta | None = None, idle_timeout: timedelta = IDLE_TIMEOUT
+    ) -> AsyncIterator[AsyncConnection]:
         """Run one transaction: committed at the end, rolled back after an exception.
 
         `timeout` includes the wait for a connection. Raises BadInputError and UnavailableError.
         """
+        limits = {
+            "statement": _to_milliseconds(min(timeout or self._statement_timeout, self._statement_timeout)),
+            "idle": _to_milliseconds(idle_timeout),
+        }
         try:
             async with (
                 asyncio.timeout(None if timeout is None else timeout.total_seconds()),
                 self._engine.begin() as connection,
             ):
                 # Limits of the server also apply if this client hangs.
-                await connection.execute(
-                    _SET_TIMEOUTS, {"milliseconds": str(int(self._statement_timeout.total_seconds() * 1000))}
-                )
+                await connection.execute(_SET_TIMEOUTS, limits)
                 yield connection
         except DRIVER_ERRORS as error:
             if isinstance(error, TimeoutError):
@@ -231,6 +237,10 @@ class Database:
         )
         self._connections.add(connection)
         return connection
+
+
+def _to_milliseconds(duration: timedelta) -> str:
+    return str(int(duration.total_seconds() * 1000))
 
 
 def _mark_new(adapted: object, record: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from cruise.adapters.store import audit, peaks, records, statistics, usage
 from cruise.adapters.store.connection import (
     CONNECTION_TIMEOUT,
+    IDLE_TIMEOUT,
     STATEMENT_TIMEOUT,
     Database,
     convert_to_dsn,
@@ -35,15 +36,24 @@ _MAX_RETRY_SECONDS = 15.0
 
 
 def _in_transaction(
-    query: Callable[Concatenate[AsyncConnection, P], Awaitable[T]], timeout: timedelta | None = None
+    query: Callable[Concatenate[AsyncConnection, P], Awaitable[T]],
+    timeout: timedelta | None = None,
+    idle_timeout: timedelta = IDLE_TIMEOUT,
 ) -> Callable[Concatenate["PostgresStore", P], Coroutine[Any, Any, T]]:
     """Return a method that runs the query in its own transaction."""
 
     async def method(self: "PostgresStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        async with self._database.transaction(timeout) as connection:
+        async with self._database.transaction(timeout, idle_timeout) as connection:
             return await query(connection, *args, **kwargs)
 
     return method
+
+
+def _reading_all(
+    query: Callable[Concatenate[AsyncConnection, P], Awaitable[T]],
+) -> Callable[Concatenate["PostgresStore", P], Coroutine[Any, Any, T]]:
+    """Return a method that reads many rows: it decodes them in its transaction, which holds no lock meanwhile."""
+    return _in_transaction(query, idle_timeout=STATEMENT_TIMEOUT)
 
 
 def _advancing_epoch(
@@ -83,16 +93,16 @@ class PostgresStore:
         self.expect_epoch(epoch)
 
     write_statistics = _in_transaction(statistics.write_statistics)
-    read_statistics = _in_transaction(statistics.read_all_statistics)
-    read_workload_statistics = _in_transaction(statistics.read_workload_statistics)
+    read_statistics = _reading_all(statistics.read_all_statistics)
+    read_workload_statistics = _reading_all(statistics.read_workload_statistics)
     read_pod_statistics = _in_transaction(statistics.read_pod_statistics, CONNECTION_TIMEOUT)
     record_usage = _advancing_epoch(usage.insert_usage)
-    read_usage_progress = _in_transaction(usage.read_partition_progress)
-    read_recent_blocks = _in_transaction(usage.read_recent_blocks)
-    read_container_starts = _in_transaction(usage.read_container_starts)
-    read_peak_summary = _in_transaction(peaks.summarize_peaks)
-    read_workload_peaks = _in_transaction(peaks.read_peaks_of_workload)
-    read_peaks_of_hour = _in_transaction(peaks.read_peaks_of_hour)
+    read_usage_progress = _reading_all(usage.read_partition_progress)
+    read_recent_blocks = _reading_all(usage.read_recent_blocks)
+    read_container_starts = _reading_all(usage.read_container_starts)
+    read_peak_summary = _reading_all(peaks.summarize_peaks)
+    read_workload_peaks = _reading_all(peaks.read_peaks_of_workload)
+    read_peaks_of_hour = _reading_all(peaks.read_peaks_of_hour)
     record_average_headroom_share = _in_transaction(peaks.write_average_headroom_share, CONNECTION_TIMEOUT)
     record_risk_days = _in_transaction(peaks.insert_risk_days)
     read_risk_days = _in_transaction(peaks.read_risk_days)
@@ -100,14 +110,14 @@ class PostgresStore:
     read_hourly_totals = _in_transaction(peaks.read_hourly_totals, CONNECTION_TIMEOUT)
     record_oom_kill = _advancing_epoch(records.insert_oom_record, CONNECTION_TIMEOUT)
     has_oom_record = _in_transaction(records.has_oom_record, CONNECTION_TIMEOUT)
-    read_oom_records = _in_transaction(records.read_oom_records)
+    read_oom_records = _reading_all(records.read_oom_records)
     record_intents = _advancing_epoch(audit.insert_intents, CONNECTION_TIMEOUT)
     check_writable = _in_transaction(audit.check_audit_writable, CONNECTION_TIMEOUT)
     read_open_intents = _in_transaction(audit.read_open_intents, CONNECTION_TIMEOUT)
     record_outcomes = _in_transaction(audit.append_outcomes)
-    read_outcomes = _in_transaction(audit.read_newest_outcomes)
+    read_outcomes = _reading_all(audit.read_newest_outcomes)
     read_audited_namespaces = _in_transaction(audit.read_audited_namespaces)
-    read_done_outcomes = _in_transaction(audit.read_done_outcomes)
+    read_done_outcomes = _reading_all(audit.read_done_outcomes)
     count_outcomes = _in_transaction(audit.count_outcomes)
     read_pod_outcomes = _in_transaction(audit.read_outcomes_of_pod, CONNECTION_TIMEOUT)
     record_user_action = _in_transaction(audit.insert_user_action, CONNECTION_TIMEOUT)
@@ -121,7 +131,7 @@ class PostgresStore:
     read_refused_resizes = _in_transaction(records.read_refused_resizes, CONNECTION_TIMEOUT)
     record_refused_resizes = _in_transaction(records.write_refused_resizes, CONNECTION_TIMEOUT)
     record_original_sizes = _in_transaction(records.insert_original_sizes)
-    read_original_sizes = _in_transaction(records.read_original_sizes)
+    read_original_sizes = _reading_all(records.read_original_sizes)
     read_signing_keys = _in_transaction(records.read_signing_keys, CONNECTION_TIMEOUT)
     write_packing_plan = _in_transaction(records.insert_packing_plan, CONNECTION_TIMEOUT)
     read_packing_plan = _in_transaction(records.read_last_plan, CONNECTION_TIMEOUT)
@@ -227,7 +237,7 @@ async def _read_facts(database: Database, place: str, embedded: bool) -> StoreFa
     try:
         await database.start_server()
         await database.check()
-        async with database.transaction() as connection:
+        async with database.transaction(idle_timeout=STATEMENT_TIMEOUT) as connection:
             revision = await connection.run_sync(read_current_revision, database.location)
             is_current = revision == newest
             risk_days = await peaks.read_risk_days(connection) if is_current else []

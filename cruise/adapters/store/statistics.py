@@ -9,7 +9,21 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sqlalchemy import CompoundSelect, Select, Table, column, delete, func, literal, or_, select, table, text, union_all
+from sqlalchemy import (
+    CompoundSelect,
+    Select,
+    Table,
+    TableClause,
+    column,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    table,
+    text,
+    union_all,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -38,10 +52,13 @@ async def write_statistics(connection: AsyncConnection, table: StatisticsTable) 
         for row, key in enumerate(table.keys)
         if not key.pod
     }
+    # Before any lock: a client that stops during a COPY keeps its locks as long as a statement may take.
+    await _copy_incoming(connection, pod_statistic, _POD_KEY, table, list(pods.values()))
+    await _copy_incoming(connection, workload_statistic, _WORKLOAD_KEY, table, list(workloads.values()))
     # Two writers would lock the same rows in different orders.
     await connection.execute(select(func.pg_advisory_xact_lock(STATISTICS_LOCK)))
-    await _upsert(connection, pod_statistic, _POD_KEY, table, list(pods.values()))
-    await _upsert(connection, workload_statistic, _WORKLOAD_KEY, table, list(workloads.values()))
+    await _upsert_incoming(connection, pod_statistic, _POD_KEY)
+    await _upsert_incoming(connection, workload_statistic, _WORKLOAD_KEY)
     if table.revisions is not None:
         await merge_revisions(connection, table.revisions)
 
@@ -76,22 +93,32 @@ async def prune_statistics(connection: AsyncConnection, before: int) -> None:
         await connection.execute(delete(statistic).where(statistic.c.updated_at < before))
 
 
-async def _upsert(
+async def _copy_incoming(
     connection: AsyncConnection, target: Table, key: Sequence[str], statistics: StatisticsTable, rows: Sequence[int]
 ) -> None:
-    if not rows:
-        return
-    names = (*key, *STATISTIC_COLUMNS)
-    incoming = table(f"incoming_{target.name}", *(column(name) for name in names))
+    """Copy rows to a temporary table of the transaction."""
+    incoming = _incoming_of(target, key)
     await connection.execute(
         text(f"CREATE TEMPORARY TABLE {incoming.name} (LIKE {target.name} INCLUDING DEFAULTS) ON COMMIT DROP")
     )
-    driver = await get_driver_connection(connection)
-    await driver.copy_records_to_table(incoming.name, columns=names, records=_to_records(statistics, key, rows))
+    if rows:
+        driver = await get_driver_connection(connection)
+        names = [one.name for one in incoming.columns]
+        await driver.copy_records_to_table(incoming.name, columns=names, records=_to_records(statistics, key, rows))
+
+
+async def _upsert_incoming(connection: AsyncConnection, target: Table, key: Sequence[str]) -> None:
+    """Replace or insert the rows of the temporary table."""
+    incoming = _incoming_of(target, key)
+    names = [one.name for one in incoming.columns]
     primary = [part.name for part in target.primary_key]
     statement = insert(target).from_select(names, select(incoming))
     replaced = {name: statement.excluded[name] for name in names if name not in primary}
     await connection.execute(statement.on_conflict_do_update(index_elements=primary, set_=replaced))
+
+
+def _incoming_of(target: Table, key: Sequence[str]) -> TableClause:
+    return table(f"incoming_{target.name}", *(column(name) for name in (*key, *STATISTIC_COLUMNS)))
 
 
 def _to_records(statistics: StatisticsTable, key: Sequence[str], rows: Sequence[int]) -> Iterable[tuple[object, ...]]:

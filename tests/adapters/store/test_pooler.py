@@ -65,7 +65,7 @@ async def test_nothing_outlives_a_transaction_on_the_server(debian_postgres: Deb
                     " current_setting('idle_in_transaction_session_timeout')"
                 )
             )
-            assert tuple(limits.one()) == ("7s", "7s")
+            assert tuple(limits.one()) == ("7s", "10s")
         assert await driver.fetchval("SELECT count(*) FROM pg_prepared_statements") == 0
         assert await driver.fetchval("SELECT current_setting('statement_timeout')") == "0"
     finally:

@@ -113,9 +113,32 @@ async def test_a_statement_that_waits_for_a_lock_times_out(debian_postgres: Debi
         with pytest.raises(UnavailableError, match=r"statement timeout|no answer in time"):
             async with database.transaction() as connection:
                 await connection.exec_driver_sql("SELECT pg_advisory_xact_lock(77)")
-        async with database.transaction() as connection:
-            found = await connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout")
-            assert found.scalar() == "1s"
     finally:
         await holder.close()
         await database.close()
+
+
+async def test_a_short_transaction_limits_its_statements_on_the_server_too(debian_postgres: DebianServer):
+    database = Database(convert_to_dsn(debian_postgres.url), statement_timeout=timedelta(seconds=7))
+    try:
+        for timeout, expected in ((timedelta(seconds=3), "3s"), (timedelta(seconds=9), "7s"), (None, "7s")):
+            async with database.transaction(timeout) as connection:
+                found = await connection.exec_driver_sql("SHOW statement_timeout")
+                assert found.scalar() == expected
+    finally:
+        await database.close()
+
+
+async def test_a_client_that_hangs_in_a_transaction_loses_its_locks(debian_postgres: DebianServer):
+    hanging = Database(convert_to_dsn(debian_postgres.url))
+    other = Database(convert_to_dsn(debian_postgres.url))
+    lock = "SELECT pg_advisory_xact_lock(78)"
+    try:
+        with pytest.raises(UnavailableError):
+            async with hanging.transaction(idle_timeout=timedelta(seconds=1)) as held:
+                await held.exec_driver_sql(lock)
+                async with other.transaction() as connection:
+                    await connection.exec_driver_sql(lock)
+    finally:
+        await hanging.close()
+        await other.close()

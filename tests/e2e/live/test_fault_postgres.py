@@ -4,6 +4,7 @@ import json
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -18,7 +19,7 @@ from tests.e2e import serve_scene
 from tests.e2e.live.faults import SocketProxy, proxied_database
 from tests.e2e.live.programs import RunningProgram
 from tests.e2e.live.stage import LiveStage
-from tests.e2e.live.test_fault_killed import intents_by_pod, rows_by_pod, writes_by_pod
+from tests.e2e.live.test_fault_killed import intents_by_pod, rows, rows_by_pod, writes_by_pod
 from tests.e2e.live.test_fault_prometheus import FAST, SEVERAL_PASSES, scale, shrunk, staged
 from tests.postgres_servers import change, dsn_below, open_directory
 
@@ -119,6 +120,49 @@ def test_a_leader_with_a_slow_database_writes_nothing_old_and_lets_another_lead(
             assert "cruise_leadership_released_total 1.0" in slow.running.get("/metrics")[1]
             assert serve_scene.list_user_actions(stage, slow) == []
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
+
+
+def test_a_leader_that_is_stopped_within_a_transaction_does_not_block_the_next(
+    stage: LiveStage, database: tuple[str, SocketProxy], tmp_path: Path
+):
+    url, proxy = database
+    server = stage.settings("resize")["database_url"]
+    with serve_scene.serving(stage, tmp_path, "stopped", database_url=url) as leader:
+        wait_until(lambda: leader.leads() and shrunk(stage) == 1, "the first one leads and sizes")
+        with serve_scene.serving(stage, tmp_path, "next") as other:
+            # Each answer takes so long that most of the time a transaction is open, and waits for its client.
+            proxy.delay_seconds = 0.1
+            wait_until(lambda: stop_with_lock(leader.running, server), "it is stopped with the row of the epoch locked")
+            began = time.monotonic()
+            stage.mark()
+            wait_until(other.leads, "the other one leads", seconds=60)
+            scale(stage, 3)
+            wait_until(lambda: shrunk(stage) == 3, "the other one sizes the rest", seconds=60)
+            print(f"all is sized {time.monotonic() - began:.1f} s after the stop")
+            proxy.delay_seconds = 0
+            leader.running.process.send_signal(signal.SIGCONT)
+            wait_until(leader.running.ready, "the former leader is ready again", seconds=90)
+            assert serve_scene.list_user_actions(stage, leader) == []
+
+
+_HOLDS_EPOCH = """
+SELECT 1 FROM pg_locks AS held JOIN pg_stat_activity AS client USING (pid)
+WHERE held.relation = 'database_history'::regclass AND held.mode = 'RowExclusiveLock' AND held.granted
+  AND client.state = 'idle in transaction'
+"""
+
+
+def stop_with_lock(program: RunningProgram, database_url: str) -> bool:
+    """Stop a process; let it continue unless it left a transaction open that other writers wait for."""
+    if not rows(database_url, _HOLDS_EPOCH):
+        return False
+    program.process.send_signal(signal.SIGSTOP)
+    # What was on its way when it stopped has arrived.
+    time.sleep(0.5)
+    if rows(database_url, _HOLDS_EPOCH):
+        return True
+    program.process.send_signal(signal.SIGCONT)
+    return False
 
 
 @pytest.mark.long
