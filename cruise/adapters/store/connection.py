@@ -64,6 +64,7 @@ def _first_line(cause: BaseException) -> str:
 
 CONNECT_SECONDS = 10.0
 PING_SECONDS = 2.0
+CLOSE_SECONDS = 2.0
 # For a transaction of a few rows, including the wait for a connection.
 CONNECTION_TIMEOUT = timedelta(seconds=10)
 STATEMENT_TIMEOUT = timedelta(minutes=5)
@@ -196,7 +197,11 @@ class Database:
     async def close(self) -> None:
         """Close all connections, and release the embedded server."""
         try:
-            await self._engine.dispose()
+            # A dead connection that stays open would be waited for as long as a statement may take.
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._engine.dispose()
+        except TimeoutError:
+            self._drop_connections()
         finally:
             if self._server is not None:
                 await _run_uncancelled(self._server.release)

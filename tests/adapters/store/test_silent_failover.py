@@ -82,3 +82,16 @@ async def test_a_short_transaction_ends_in_time_wherever_it_hangs(proxied: tuple
                 assert await connection.scalar(text("SELECT 3")) == 3
     finally:
         await database.close()
+
+
+async def test_closing_does_not_wait_for_dead_connections(proxied: tuple[str, SocketProxy]):
+    database = Database(convert_to_dsn(proxied[0]))
+
+    async def short() -> None:
+        async with database.transaction(CONNECTION_TIMEOUT) as connection:
+            await connection.execute(text("SELECT pg_sleep(0.1)"))
+
+    await asyncio.gather(*(short() for _ in range(POOL_SIZE)))
+    proxied[1].fail_over()
+    async with asyncio.timeout(WITHIN_SECONDS):
+        await database.close()
