@@ -3,7 +3,8 @@
 CruiseError
 ├── BadInputError                a file, a setting or an answer that cannot be used: exit 2
 ├── ConflictError                the object changed since it was read
-│   └── DatabaseRestoredError      the database is not at the state that was stored
+│   ├── DatabaseRestoredError      the database is not at the state that was stored
+│   └── UnknownUsageError          the database is ahead of what this process has seen stored
 ├── ExpiredVersionError          the resource version is too old: list again
 ├── NotFoundError                the object no longer exists
 ├── RefusedError                 the server or the kubelet rejected the request for good, with its reason
@@ -39,6 +40,10 @@ class ConflictError(CruiseError):
 
 class DatabaseRestoredError(ConflictError):
     """The database has another history than the one that this process has stored."""
+
+
+class UnknownUsageError(ConflictError):
+    """The database has usage that this process did not see stored: an answer was lost, or a former leader was late."""
 
 
 class ExpiredVersionError(CruiseError):

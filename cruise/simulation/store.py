@@ -47,7 +47,7 @@ from cruise.domain.usage import (
     UsageUpdate,
 )
 from cruise.domain.users import UserAction, is_in_namespaces
-from cruise.errors import DatabaseRestoredError
+from cruise.errors import DatabaseRestoredError, UnknownUsageError
 from cruise.simulation.peak_store import InMemoryPeaks
 
 _at = attrgetter("at")
@@ -114,13 +114,15 @@ class InMemoryStore:
     async def record_average_headroom_share(self, average_share: AverageHeadroomShare) -> None:
         self._statistics = replace(self._statistics, average_headroom_share=average_share)
 
+    async def end_hung_sessions(self) -> int:
+        return 0
+
     async def record_usage(self, update: UsageUpdate) -> None:
         known = self._progress.get(update.partition)
         read_until = None if known is None else known.read_until
-        if update.continues_from not in (None, read_until):
-            raise DatabaseRestoredError(
-                f"usage of {update.partition} was stored until {update.continues_from}, not {read_until}"
-            )
+        if update.continues_from is not None and update.continues_from != read_until:
+            error = DatabaseRestoredError if (read_until or 0) < update.continues_from else UnknownUsageError
+            raise error(f"usage of {update.partition} was stored until {update.continues_from}, not {read_until}")
         await self._advance()
         self._peaks.merge(update.peaks)
         for start in update.starts:

@@ -93,7 +93,7 @@ from cruise.domain.usage import (
     UsageUpdate,
 )
 from cruise.domain.users import UserAction, UserActionKind
-from cruise.errors import DatabaseRestoredError
+from cruise.errors import DatabaseRestoredError, UnknownUsageError
 from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
 from cruise.runtime.ports import StorePort
 from cruise.simulation.store import InMemoryStore
@@ -631,6 +631,8 @@ async def test_rejects_usage_that_continues_another_progress(store):
         )
     with pytest.raises(DatabaseRestoredError, match="not None"):
         await store.record_usage(replace(advance("b", read_until=1200), continues_from=900))
+    with pytest.raises(UnknownUsageError, match="stored until 300, not 600"):
+        await store.record_usage(replace(advance("a", read_until=1200), continues_from=300))
     assert {name: one.read_until for name, one in (await store.read_usage_progress()).items()} == {"a": 600}
     assert len((await store.read_peak_summary([NOW_HOUR], 0)).keys) == 0
     await store.record_usage(replace(advance("a", read_until=1200), continues_from=600))

@@ -26,7 +26,7 @@ from cruise.domain.usage import (
     SampleBlock,
     UsageUpdate,
 )
-from cruise.errors import DatabaseRestoredError, pause_garbage_collection
+from cruise.errors import DatabaseRestoredError, UnknownUsageError, pause_garbage_collection
 
 _COMPRESSION_LEVEL = 1  # half the time of the default, for a tenth more bytes
 _BLOCKS_PER_FETCH = 8
@@ -123,14 +123,16 @@ def _from_planes(planes: bytes, dtype: DTypeLike) -> NDArray[Any]:
 
 
 async def insert_usage(connection: AsyncConnection, update: UsageUpdate) -> None:
-    """Store the samples, the peaks, the starts and the progress of one read. Raises DatabaseRestoredError."""
+    """Store the samples, the peaks, the starts and the progress of one read.
+
+    Raises DatabaseRestoredError if less is stored than the update continues from, UnknownUsageError if more is.
+    """
     if update.continues_from is not None:
         stored = select(usage_partition.c.read_until).where(usage_partition.c.partition == update.partition)
         read_until = await connection.scalar(stored.with_for_update())
         if read_until != update.continues_from:
-            raise DatabaseRestoredError(
-                f"usage of {update.partition} was stored until {update.continues_from}, not {read_until}"
-            )
+            error = DatabaseRestoredError if (read_until or 0) < update.continues_from else UnknownUsageError
+            raise error(f"usage of {update.partition} was stored until {update.continues_from}, not {read_until}")
     await peaks.merge_peaks(connection, update.peaks)
     await merge_container_starts(connection, update.starts)
     block = update.block

@@ -45,7 +45,7 @@ from cruise.domain.usage import (
     StatisticKey,
     StatisticsTable,
 )
-from cruise.errors import CruiseError, DatabaseRestoredError
+from cruise.errors import CruiseError, DatabaseRestoredError, UnknownUsageError
 from cruise.runtime.ports import SnapshotSource, StorePort, UsageSourcePort
 from cruise.runtime.usage.sample_windows import UsageWindows
 from cruise.runtime.usage.usage_reader import UsageReader, UsageReadingProgress, UsageReadingSettings
@@ -113,6 +113,10 @@ async def run_usage_pass(
         )
         state.start_windows = StartWindows.from_snapshot(snapshot, state.find_unread_since(partitions))
         state.failures = await reader.read(partitions, containers)
+    except UnknownUsageError as error:
+        log.warning("the database has usage that was not seen stored: its state is read again", error=str(error))
+        state.restart()
+        raise
     except DatabaseRestoredError as error:
         log.warning(
             "the database was restored to an earlier state: usage is read again, nothing shrinks", error=str(error)

@@ -37,7 +37,8 @@ class UsageReadingSettings:
 
     With `measures_scrape_delay` the delay increases if the last steps are missing after `scrape_delay_seconds`.
     `step_seconds` divides an hour. A chunk is whole hours if its containers are few enough, between
-    `shortest_chunk_seconds` and `longest_chunk_seconds`.
+    `shortest_chunk_seconds` and `longest_chunk_seconds`. After a cancellation the chunks in progress have
+    `finish_seconds`.
     """
 
     step_seconds: int = 60
@@ -47,6 +48,7 @@ class UsageReadingSettings:
     shortest_chunk_seconds: int = 900
     longest_chunk_seconds: int = 24 * HOUR_SECONDS
     partitions_at_once: int = 4
+    finish_seconds: float = 5.0
 
     def get_last_complete_time(self, now_seconds: float) -> int:
         """Return the last grid time whose samples are expected to be complete."""
@@ -278,13 +280,18 @@ class UsageReader:
             )
 
     async def _finish(self, work: Awaitable[T]) -> T:
-        """Finish a chunk that is being read, even if cancelled: otherwise it must be read again."""
+        """Finish a chunk that is being read, even if cancelled: otherwise it must be read again.
+
+        It has a few seconds for that, because the next leader waits for the end of this one.
+        """
         chunk = asyncio.ensure_future(work)
         try:
             return await asyncio.shield(chunk)
         except asyncio.CancelledError:
-            await asyncio.wait([chunk])
-            chunk.result()
+            done, _ = await asyncio.wait([chunk], timeout=self._reading.finish_seconds)
+            if done:
+                chunk.result()
+            chunk.cancel()
             raise
 
 

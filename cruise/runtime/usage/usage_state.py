@@ -186,9 +186,13 @@ class UsageState:
         Its usage had been read until `at` at most.
         """
         self._set_lost(max([self.history_lost_until, *(one.read_until for one in self.progress.values())]) or at)
+        self.restart()
+        await store.record_lost_usage(self.history_lost_until)
+
+    def restart(self) -> None:
+        """Start again from the database, except for the last statistics."""
         self.windows, self.peaks, self.progress = UsageWindows(), PeakColumns(), {}
         self.restored = False
-        await store.record_lost_usage(self.history_lost_until)
 
     def _set_lost(self, until: int) -> None:
         self.history_lost_until = max(self.history_lost_until, until)

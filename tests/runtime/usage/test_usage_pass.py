@@ -19,7 +19,7 @@ from cruise.domain.original_resources import NO_REVISIONS, WorkloadContainer
 from cruise.domain.policy import SEED_RULES, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, SampleRejectionReason, Statistic, StatisticKey
-from cruise.errors import BadInputError, DatabaseRestoredError, ThrottledError, UnavailableError
+from cruise.errors import BadInputError, DatabaseRestoredError, ThrottledError, UnavailableError, UnknownUsageError
 from cruise.runtime.usage.usage_pass import read_statistics_for_pods, run_usage_pass
 from cruise.runtime.usage.usage_reader import UsageReadingProgress, UsageReadingSettings, align_gaps, join_gaps
 from cruise.runtime.usage.usage_state import UsageState
@@ -182,6 +182,24 @@ async def test_after_a_stop_in_mid_fill_nothing_is_read_twice():
     ]
 
 
+async def test_a_cancelled_reader_does_not_wait_for_a_source_that_does_not_answer():
+    usage = source()
+    cruise = Cruise(usage, reading=replace(READING, finish_seconds=0.01))
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def silent_read(*arguments):
+        asked.set()
+        await answer.wait()
+
+    usage.read = silent_read
+    running = asyncio.ensure_future(cruise.run())
+    await asked.wait()
+    running.cancel()
+    async with asyncio.timeout(20):
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
 async def test_a_process_that_takes_over_has_the_windows_and_peaks_of_the_one_before():
     usage = source(cpu=lambda key, times: 100.0 + (times // 60) % 50, memory=lambda key, times: 1e6 + times % 7919)
     first = Cruise(usage)
@@ -337,6 +355,36 @@ async def test_a_store_that_is_lost_ends_the_pass_with_nothing_half_taken_in():
     assert list((await store.read_statistics()).keys) == []
     store.left = 1000
     assert set((await cruise.run()).row_of_container) == {*WEB, *DB}
+
+
+class ForgetfulStore(InMemoryStore):
+    """Stores the next read, and loses the answer."""
+
+    forgets = False
+
+    async def record_usage(self, advance):
+        await super().record_usage(advance)
+        if self.forgets:
+            self.forgets = False
+            raise UnavailableError("no answer in time")
+
+
+async def test_usage_whose_answer_was_lost_is_not_taken_for_a_restored_database():
+    def used(key, times):
+        return np.where((times > AT) & (times <= AT + 600), 900.0, 100.0)
+
+    store = ForgetfulStore()
+    cruise = Cruise(source(cpu=used), store)
+    await cruise.run(AT)
+    store.forgets = True
+    with pytest.raises(UnavailableError, match="no answer in time"):
+        await cruise.run(AT + 600)
+    with pytest.raises(UnknownUsageError, match=f"stored until {AT}, not {AT + 600}"):
+        await cruise.run(AT + 900)
+    assert (cruise.state.history_lost_until, cruise.state.evictions_lost_until) == (0, 0)
+    # The peaks of what was stored unseen count as well.
+    assert of_pod(await cruise.run(AT + 1200), WEB[0]).cpu_peak_millicores == 900
+    assert {one.read_until for one in (await store.read_usage_progress()).values()} == {AT + 1200}
 
 
 async def test_a_restored_older_database_is_detected_and_what_it_lost_is_read_again():
