@@ -179,6 +179,9 @@ PID_FILE_LINES = 8  # first the pid, last the state
 PROGRAMS_CACHE = Path("/var/cache/cruise")
 INITIALISED_TEMPLATE = Path("/opt/cruise/postgres")  # the result of initdb in an image without a shell
 START_SECONDS = 60
+# As long as another process may take to stop and start the server.
+LOCK_SECONDS = 90.0
+LOCK_POLL_SECONDS = 0.1
 ORPHAN_TIMEOUT_SECONDS = 15
 
 SERVER_SETTINGS = {
@@ -211,13 +214,18 @@ class EmbeddedPostgres:
     """
 
     def __init__(
-        self, data_dir: Path, programs_cache: Path = PROGRAMS_CACHE, initialised: Path = INITIALISED_TEMPLATE
+        self,
+        data_dir: Path,
+        programs_cache: Path = PROGRAMS_CACHE,
+        initialised: Path = INITIALISED_TEMPLATE,
+        lock_seconds: float = LOCK_SECONDS,
     ) -> None:
         self.data_dir = data_dir.expanduser().absolute()
         self.pgdata = self.data_dir / "postgres"
         self.log = self.data_dir / "postgres.log"
         self._programs_cache = programs_cache
         self._initialised = initialised
+        self._lock_seconds = lock_seconds
         self._server: subprocess.Popen[bytes] | None = None  # if this process started it
         self._user_lock: IO[str] | None = None
 
@@ -269,8 +277,16 @@ class EmbeddedPostgres:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        """Hold the lock on starting and stopping. Raises UnavailableError if another process does not release it."""
+        deadline = time.monotonic() + self._lock_seconds
         with (self.data_dir / "postgres.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            while not _try_lock(lock):
+                if time.monotonic() > deadline:
+                    raise UnavailableError(
+                        f"the embedded Postgres in {self.data_dir}: another process is starting or stopping it, "
+                        f"and did not end within {self._lock_seconds:g} s"
+                    )
+                time.sleep(LOCK_POLL_SECONDS)
             yield
 
     def _prepare_data_dir(self) -> None:
@@ -387,3 +403,11 @@ class EmbeddedPostgres:
         except FileNotFoundError:
             return False
         return len(lines) == PID_FILE_LINES and lines[0] == str(pid) and lines[-1].strip() == "ready"
+
+
+def _try_lock(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

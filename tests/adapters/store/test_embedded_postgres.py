@@ -1,5 +1,6 @@
 """The embedded server: start, sharing, kill, recovery, and rejection where it cannot run."""
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres, get_default_data_dir
-from cruise.errors import BadInputError, CruiseError
+from cruise.errors import BadInputError, CruiseError, UnavailableError
 from tests.controlplane.api import wait_until
 from tests.postgres_servers import open_directory
 
@@ -176,6 +177,13 @@ def test_a_server_that_cannot_start_says_why(server):
 def test_a_path_too_long_for_a_socket_is_refused(data_dir):
     with pytest.raises(BadInputError, match="too long for a socket"):
         EmbeddedPostgres(data_dir / ("x" * 90)).start()
+
+
+def test_a_process_that_hangs_while_it_starts_the_server_is_not_waited_for_without_end(server, data_dir):
+    with (data_dir / "postgres.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(UnavailableError, match=r"another process .* did not end within 0\.2 s"):
+            EmbeddedPostgres(data_dir, lock_seconds=0.2).start()
 
 
 def test_a_file_in_the_way_is_refused(data_dir):
