@@ -143,13 +143,20 @@ class ClusterWriter:
 
     async def _record_if_possible(self, run: ActionRunner) -> None:
         """Store the audit after another failure, which must not be hidden."""
-        await self._store_audit(run.record)
+        try:
+            async with asyncio.timeout(self._timeouts.pause_check):
+                await self._store_audit(run.record)
+        except TimeoutError:
+            self._warn_of_unrecorded("no answer in time")
 
     async def _store_audit(self, record: Callable[[], Awaitable[None]]) -> None:
         try:
             await record()
         except CruiseError as error:
-            log.warning("the audit waits for the database", lines=len(self._audit.unrecorded), error=str(error))
+            self._warn_of_unrecorded(str(error))
+
+    def _warn_of_unrecorded(self, problem: str) -> None:
+        log.warning("the audit waits for the database", lines=len(self._audit.unrecorded), error=problem)
 
 
 def _list_phases(actions: Sequence[Action], concurrent: int) -> Iterable[WritePhase]:

@@ -330,6 +330,29 @@ async def test_a_cancellation_is_not_hidden_by_a_store_that_is_lost_and_nothing_
     assert {one.action for one in await store.read_outcomes(START)} == set(world.faults.sent)
 
 
+async def test_a_cancelled_plan_does_not_wait_for_a_store_that_does_not_answer():
+    class Silent(InMemoryStore):
+        is_silent = False
+
+        async def record_outcomes(self, outcomes, completed: Collection[int] = ()) -> None:
+            if self.is_silent:
+                await asyncio.Event().wait()
+            await super().record_outcomes(outcomes, completed)
+
+    world, store, audit = many(write_seconds=0.01), Silent(), AuditQueue()
+    writer = ClusterWriter(world, store, FULL, audit=audit, timeouts=WriteTimeouts(pause_check=0.01))
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    plan = asyncio.ensure_future(writer.apply_plan(actions, await world.snapshot(), START))
+    while not world.faults.sent:
+        await asyncio.sleep(0.001)
+    store.is_silent = True
+    plan.cancel()
+    async with asyncio.timeout(20):
+        with pytest.raises(asyncio.CancelledError):
+            await plan
+    assert len(audit.unrecorded) == len(world.faults.sent)
+
+
 async def test_a_cancellation_is_not_hidden_by_a_cluster_that_is_lost_at_the_same_time():
     def lost(action: Action) -> CruiseError:
         plan.cancel()
