@@ -125,6 +125,9 @@ class StorePort(Protocol):
     def expect_epoch(self, epoch: int) -> None:
         """Record that the database had this epoch."""
 
+    async def end_hung_sessions(self) -> int:
+        """Release what processes hold that stopped within a write; return how many there were."""
+
     async def read_epoch_and_lost_usage(self) -> EpochAndLostUsage:
         """Return which usage the database has lost. Raises DatabaseRestoredError if it is at an earlier state."""
 

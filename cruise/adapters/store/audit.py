@@ -134,7 +134,7 @@ async def append_outcomes(
         new = [outcome for outcome in new if outcome.audit_key not in updated]
     await driver.copy_records_to_table(audit.name, columns=_COLUMNS, records=_audit_rows(new))
     if completed:
-        # Last: a client that stops during a COPY keeps its locks as long as a statement may take.
+        # Last: no limit of the server ends a COPY whose client has stopped, and it would keep these locks.
         await driver.execute("DELETE FROM intent WHERE id = ANY($1::bigint[])", list(completed))
 
 

@@ -73,10 +73,22 @@ IDLE_TIMEOUT = timedelta(seconds=10)
 POOL_SIZE = 5
 MIN_SERVER_VERSION = 15
 _NEW = "cruise-new"
+# The server learns within 15 seconds that a client's machine is gone, if the connection is a TCP one.
 _SET_TIMEOUTS = text(
     "SELECT set_config('statement_timeout', :statement, true),"
-    " set_config('idle_in_transaction_session_timeout', :idle, true)"
+    " set_config('idle_in_transaction_session_timeout', :idle, true),"
+    " set_config('tcp_keepalives_idle', '5', true), set_config('tcp_keepalives_interval', '5', true),"
+    " set_config('tcp_keepalives_count', '2', true), set_config('tcp_user_timeout', '15s', true)"
 )
+# Neither of the server's limits ends a statement whose client is silent: the driver sends a statement in two parts, and
+# the rows of a COPY one by one.
+_END_HUNG_SESSIONS = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE usename = current_user AND datname = current_database() AND application_name = :application"
+    " AND pid <> pg_backend_pid() AND state IN ('active', 'idle in transaction') AND wait_event_type = 'Client'"
+    " AND state_change < clock_timestamp() - make_interval(secs => :seconds)"
+)
+_APPLICATION = "cruise"
 
 
 def convert_to_dsn(database_url: str) -> str:
@@ -238,7 +250,7 @@ class Database:
             timeout=CONNECT_SECONDS,
             command_timeout=self._statement_timeout.total_seconds(),
             statement_cache_size=0,
-            server_settings={"application_name": "cruise"},
+            server_settings={"application_name": _APPLICATION},
         )
         self._connections.add(connection)
         return connection
@@ -258,6 +270,17 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host in ("", "localhost")
+
+
+async def end_hung_sessions(connection: AsyncConnection, silent: timedelta = IDLE_TIMEOUT) -> int:
+    """End this user's sessions whose client has been silent within a transaction for so long; return their number.
+
+    A process that is stopped there keeps its locks until it continues.
+    """
+    found = await connection.execute(
+        _END_HUNG_SESSIONS, {"application": _APPLICATION, "seconds": silent.total_seconds()}
+    )
+    return len(found.all())
 
 
 async def get_driver_connection(connection: AsyncConnection) -> Any:  # noqa: ANN401 - the driver has no types

@@ -20,6 +20,7 @@ from cruise.adapters.store.connection import (
     Database,
     convert_to_dsn,
     describe_database,
+    end_hung_sessions,
     verifies_server,
 )
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
@@ -113,6 +114,7 @@ class PostgresStore:
     read_oom_records = _reading_all(records.read_oom_records)
     record_intents = _advancing_epoch(audit.insert_intents, CONNECTION_TIMEOUT)
     check_writable = _in_transaction(audit.check_audit_writable, CONNECTION_TIMEOUT)
+    end_hung_sessions = _in_transaction(end_hung_sessions, CONNECTION_TIMEOUT)
     read_open_intents = _in_transaction(audit.read_open_intents, CONNECTION_TIMEOUT)
     record_outcomes = _in_transaction(audit.append_outcomes)
     read_outcomes = _reading_all(audit.read_newest_outcomes)

@@ -321,6 +321,8 @@ async def migrate_schema(connection: AsyncConnection, place: str) -> None:
     UnavailableError if migrations are missing and this role may not create tables: then another role owns the schema.
     """
     await connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+    # All that use a table queue behind a change of it that waits for a long read.
+    await connection.execute(text("SELECT set_config('lock_timeout', '3s', true)"))
     await connection.run_sync(_upgrade, place)
 
 

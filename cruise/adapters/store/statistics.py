@@ -52,7 +52,7 @@ async def write_statistics(connection: AsyncConnection, table: StatisticsTable) 
         for row, key in enumerate(table.keys)
         if not key.pod
     }
-    # Before any lock: a client that stops during a COPY keeps its locks as long as a statement may take.
+    # Before any lock: no limit of the server ends a COPY whose client has stopped.
     await _copy_incoming(connection, pod_statistic, _POD_KEY, table, list(pods.values()))
     await _copy_incoming(connection, workload_statistic, _WORKLOAD_KEY, table, list(workloads.values()))
     # Two writers would lock the same rows in different orders.

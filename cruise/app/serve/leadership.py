@@ -2,7 +2,8 @@
 
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import cast
 
@@ -58,6 +59,16 @@ def fence_store(store: StorePort, may_write: Callable[[], bool]) -> StorePort:
     audit lines are accepted.
     """
     return cast(StorePort, _FencedStore(store, may_write))
+
+
+@contextmanager
+def fence_store_to_term(store: StorePort) -> Iterator[StorePort]:
+    """Yield the database fenced to one term: what it leaves under way writes nothing in a later one of the process."""
+    is_over = False
+    try:
+        yield fence_store(store, lambda: not is_over)
+    finally:
+        is_over = True
 
 
 class _FencedStore:

@@ -30,7 +30,7 @@ from cruise.app.serve.connections import (
 )
 from cruise.app.serve.controller import Controller
 from cruise.app.serve.controller_options import ControllerOptions, PackingSettings, SharedWriterState
-from cruise.app.serve.leadership import run_while_leading, uses_leader_election
+from cruise.app.serve.leadership import fence_store_to_term, run_while_leading, uses_leader_election
 from cruise.app.serve.notifier import create_notifier, get_notification_webhook
 from cruise.app.serve.readiness import ServeView
 from cruise.app.serve.what_if_replay import WhatIfRunner
@@ -46,6 +46,7 @@ from cruise.interfaces.http.view import ApiView
 from cruise.interfaces.http.workload import PodExplainer
 from cruise.runtime.packing.packing_pass import PackingSolver
 from cruise.runtime.packing.solver_client import SolverProcess
+from cruise.runtime.ports import StorePort
 from cruise.runtime.publication import MAX_RECOMMENDATIONS_PER_PASS, PolicyStatusUpdater, VpaRecommendationUpdater
 from cruise.runtime.writing.writer import compute_concurrent_writes
 from cruise.settings import Settings
@@ -167,18 +168,23 @@ async def _sync_and_lead(
     shared = SharedWriterState(concurrent_writes=compute_concurrent_writes(settings.kube_requests_per_second))
     running.open_intents = lambda: shared.audit.open_intents
 
-    async def run_term() -> None:
-        notifier = create_notifier(settings, connected.store, running.activity.notices)
+    async def run_term(store: StorePort) -> None:
+        await _end_hung_sessions(store)
+        notifier = create_notifier(settings, store, running.activity.notices)
         hooks = replace(create_event_hooks(connected), on_progress=UsageReadingLog())
         if notifier is not None:
             hooks = notifier.add_hooks(hooks)
         controller = create_controller(
-            settings, connected, running.policy, solver, ControllerOptions(hooks, running.activity, shared)
+            settings,
+            replace(connected, store=store),
+            running.policy,
+            solver,
+            ControllerOptions(hooks, running.activity, shared),
         )
         running.controller = controller
         if connected.lease is not None:
             # The epoch of the last leader's database.
-            connected.store.expect_epoch(connected.lease.recorded_epoch)
+            store.expect_epoch(connected.lease.recorded_epoch)
         try:
             await controller.run(asyncio.Event())
         except asyncio.CancelledError:
@@ -190,15 +196,30 @@ async def _sync_and_lead(
             running.controller = None
             running.activity.reset_for_new_term()
 
+    async def run_fenced_term() -> None:
+        with fence_store_to_term(connected.store) as store:
+            await run_term(store)
+
     async with keep_cluster_synced(connected.cluster):
         running.waiting_for = "the cluster"
         await wait_until_synced(connected.cluster)
         running.policy = await _wait_for_supported_mode(connected, running.policy)
         running.waiting_for = None
         try:
-            await run_while_leading(connected.lease, run_term, running.explain_stuck)
+            await run_while_leading(connected.lease, run_fenced_term, running.explain_stuck)
         finally:
             running.waiting_for = "the end"
+
+
+async def _end_hung_sessions(store: StorePort) -> None:
+    """End what a former leader may hold in the database: a process that is stopped within a write keeps its locks."""
+    try:
+        ended = await store.end_hung_sessions()
+    except CruiseError as error:
+        log.warning("sessions of a stopped process may hold locks in the database", problem=str(error))
+    else:
+        if ended:
+            log.warning("ended sessions of a process that was stopped within a write", sessions=ended)
 
 
 async def _remove_taints(settings: Settings, controller: Controller) -> None:

@@ -10,8 +10,9 @@ import asyncpg
 import msgspec
 import pytest
 
-from cruise.adapters.store.connection import Database, convert_to_dsn
+from cruise.adapters.store.connection import Database, convert_to_dsn, end_hung_sessions
 from cruise.adapters.store.postgres import PostgresStore, open_store
+from cruise.adapters.store.schema import migrate_schema
 from cruise.cli.program import main
 from cruise.errors import CruiseError, UnavailableError
 from tests.builders import NOW, make_statistic, make_table
@@ -126,6 +127,62 @@ async def test_a_short_transaction_limits_its_statements_on_the_server_too(debia
                 found = await connection.exec_driver_sql("SHOW statement_timeout")
                 assert found.scalar() == expected
     finally:
+        await database.close()
+
+
+@pytest.mark.parametrize("place", ["within a statement", "within a COPY"])
+async def test_the_sessions_of_clients_that_hang_where_no_limit_applies_are_ended(
+    debian_postgres: DebianServer, place: str
+):
+    database, dsn = Database(convert_to_dsn(debian_postgres.url)), debian_postgres.url
+    # Its own connection: the test leaves it in the middle of a message.
+    hung = await asyncpg.connect(dsn, server_settings={"application_name": "cruise"})
+    released = asyncio.Event()
+
+    async def silent_rows() -> AsyncIterator[tuple[int]]:
+        yield (1,)
+        await released.wait()
+
+    try:
+        await hung.execute("CREATE TABLE hung (a int)")
+        transaction = hung.transaction()
+        await transaction.start()
+        await hung.execute("SELECT pg_advisory_xact_lock(79)")
+        if place == "within a COPY":
+            copying = asyncio.ensure_future(hung.copy_records_to_table("hung", records=silent_rows()))
+        else:
+            await hung.prepare("SELECT $1::int")
+        await asyncio.sleep(1.5)
+        async with database.transaction() as connection:
+            assert await end_hung_sessions(connection, timedelta(minutes=1)) == 0
+            assert await end_hung_sessions(connection, timedelta(seconds=1)) == 1
+        async with database.transaction(timedelta(seconds=10)) as connection:
+            await connection.exec_driver_sql("SELECT pg_advisory_xact_lock(79)")
+        released.set()
+        if place == "within a COPY":
+            with pytest.raises(Exception, match=r"terminat|closed"):
+                await copying
+    finally:
+        hung.terminate()
+        async with database.transaction() as connection:
+            await connection.exec_driver_sql("DROP TABLE hung")
+        await database.close()
+
+
+async def test_a_migration_does_not_wait_for_a_long_read(debian_postgres: DebianServer):
+    database, reader = Database(convert_to_dsn(debian_postgres.url)), await asyncpg.connect(debian_postgres.url)
+    try:
+        async with database.transaction() as connection:
+            await migrate_schema(connection, database.location)
+        reading = reader.transaction()
+        await reading.start()
+        await reader.execute("SELECT FROM pod_statistic")
+        with pytest.raises(UnavailableError, match="lock timeout"):
+            async with database.transaction() as connection:
+                await migrate_schema(connection, database.location)
+                await connection.exec_driver_sql("ALTER TABLE pod_statistic ADD COLUMN another int")
+    finally:
+        await reader.close()
         await database.close()
 
 

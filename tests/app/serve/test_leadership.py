@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from cruise.app.serve.leadership import fence_store, run_while_leading, uses_leader_election
+from cruise.app.serve.leadership import fence_store, fence_store_to_term, run_while_leading, uses_leader_election
 from cruise.decisions.oom import build_oom_record
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, TaintNode, WriteIntent
 from cruise.domain.cluster import OomKill
@@ -58,6 +58,17 @@ async def test_a_former_leader_writes_no_usage_no_statistics_and_no_kill():
         with pytest.raises(UnavailableError, match="another process leads"):
             await late
     assert (await inner.read_usage_progress())["0"].read_until == 60
+    assert len((await inner.read_statistics()).keys) == 1
+
+
+async def test_what_a_term_leaves_under_way_writes_nothing_in_the_next_one():
+    inner = InMemoryStore()
+    with fence_store_to_term(inner) as first:
+        await first.record_usage(ADVANCE)
+    with fence_store_to_term(inner) as second:
+        with pytest.raises(UnavailableError):
+            await first.write_statistics(make_table(make_statistic()))
+        await second.write_statistics(make_table(make_statistic()))
     assert len((await inner.read_statistics()).keys) == 1
 
 
