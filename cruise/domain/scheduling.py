@@ -137,10 +137,12 @@ class SchedulingConstraints:
 
     def requires_label(self, key: str, value: str) -> bool:
         """Return whether node selector or required affinity accept only nodes with this value of a label."""
+        if (key, value) in self.node_selector:
+            return True
+        if not self.terms:
+            return False
         only = LabelRequirement(key, SelectorOperator.IN, (value,))
-        return (key, value) in self.node_selector or (
-            bool(self.terms) and all(only in term.expressions for term in self.terms or ())
-        )
+        return all(only in term.expressions for term in self.terms)
 
     def allows_node(self, node_name: str, labels: Mapping[str, str]) -> bool:
         """Return whether node selector and required affinity match the node."""

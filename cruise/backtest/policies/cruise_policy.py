@@ -319,9 +319,14 @@ class CruisePolicy:
         memory = available[ResourceName.MEMORY] - base[ResourceName.MEMORY] - headroom[ResourceName.MEMORY]
         pods = np.bincount(view.node[view.node >= 0], minlength=len(view.node_exists))
         allocatable_pods = np.array([node.allocatable_pods for node in columns.nodes], dtype=np.int64)
+
+        @cache
+        def index_pods() -> dict[str, int]:
+            return {one.pod.uid: index for index, one in enumerate(columns.candidates.pods)}
+
         return ReplayedDestinations(
             self._create_replacement_prediction(view),
-            {one.pod.uid: index for index, one in enumerate(columns.candidates.pods)},
+            lambda uid: index_pods()[uid],
             columns.counted,
             view.allocatable,
             view.node_exists,

@@ -1,7 +1,7 @@
 """Evictions and OOM reactions of cruise under replay: destinations, eviction budgets and the OOM reactor."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -38,14 +38,14 @@ class _ReplayedEviction(NamedTuple):
 class ReplayedDestinations:
     """The destinations of the pods that one pass evicts, as `decisions.eviction.destinations` for equal nodes.
 
-    `counted` are the pods' present requests, at the places `index_of_pod` by uid; the pods may show older ones. `free`
+    `counted` are the pods' present requests, at the places `find_index` by uid; the pods may show older ones. `free`
     is the capacity that kube-scheduler counts as free, `spare_capacity` what the targets of the node's pods leave: one
     row per node with CPU and memory. `placements` is the number of further pods. Evictions change all three. A node is
     added for a replacement pod that fits on none of them.
     """
 
     replacement: ReplacementPrediction
-    index_of_pod: Mapping[str, int]
+    find_index: Callable[[str], int]
     counted: Mapping[ResourceName, Int64Array]
     node: Resources
     exists: BoolArray
@@ -75,7 +75,7 @@ class ReplayedDestinations:
         replacement = self.replacement(pod)
         if replacement is None or pod.node is None:
             return False
-        source, index, need = parse_node_index(pod.node), self.index_of_pod[pod.uid], count_pod_requests(replacement)
+        source, index, need = parse_node_index(pod.node), self.find_index(pod.uid), count_pod_requests(replacement)
         own = Resources(*(int(self.counted[resource][index]) for resource in ResourceName))
         remaining = self._compute_remaining(need)
         feasible = (remaining >= 0).all(axis=1) & self.exists & (self.placements > 0)

@@ -44,6 +44,13 @@ class ReplayedPods:
             replicas[one.namespace, one.workload] = replicas.get((one.namespace, one.workload), 0) + 1
         number_by_key = {key: number for number, key in enumerate(replicas)}
         self._workload_numbers = number_by_key
+        # Pods of a workload share their parts, as decoded ones do: admission decides once for equal parts.
+        owners = list(number_by_key)
+        self._owners = [owners[number_by_key[one.namespace, one.workload]] for one in recording.containers]
+        templates = [(one.container, *_get_provisioned(one)) for one in recording.containers]
+        created = {one: (Container(one[0], requests=one[1], limits=one[2]),) for one in dict.fromkeys(templates)}
+        self._sized_annotations: list[Mapping[str, str] | None] = [None] * len(templates)
+        self._created_containers = [created[one] for one in templates]
         self._numbers = np.array(
             [number_by_key[one.namespace, one.workload] for one in recording.containers], dtype=np.int64
         )
@@ -65,20 +72,20 @@ class ReplayedPods:
         self.is_sized_at_creation[container] = sized
 
     def get_created(self, container: int, time: datetime) -> Pod:
-        """Return a container's pod as its controller creates it."""
-        requests, limits = _get_provisioned(self._containers[container])
-        return self._pod(container, requests, limits, "", None, "Pending", time)
+        """Return a container's pod as its controller creates it: the API server has not named it yet."""
+        return self._pod(container, self._created_containers[container], ("", ""), None, "Pending", time)
 
     def get_pod(self, container: int, view: ReplayClusterView) -> Pod:
         """Return a container's present pod."""
         sizes, node = view.sizes, int(view.node[container])
         cpu, memory = int(sizes.cpu_millicores[container]), int(sizes.memory_bytes[container])
         limit = int(sizes.memory_limit_bytes[container])
+        requests, limits = StatedResources(cpu or None, memory or None), StatedResources(None, limit or None)
+        one = self._containers[container]
         return self._pod(
             container,
-            StatedResources(cpu or None, memory or None),
-            StatedResources(None, limit or None),
-            f"-{int(view.creation_count[container])}",
+            (Container(one.container, requests=requests, limits=limits),),
+            (one.pod, f"{one.namespace}/{one.pod}-{int(view.creation_count[container])}"),
             None if node < 0 else format_node_name(node),
             "Running" if node >= 0 else "Pending",
             convert_to_datetime(int(view.created_at[container])),
@@ -157,31 +164,36 @@ class ReplayedPods:
     def _pod(
         self,
         container: int,
-        requests: StatedResources,
-        limits: StatedResources,
-        uid_suffix: str,
+        containers: tuple[Container, ...],
+        name_and_uid: tuple[str, str],
         node: str | None,
         phase: str,
         created_at: datetime,
     ) -> Pod:
-        one = self._containers[container]
-        annotations = self._annotations
-        if self.is_sized_at_creation[container]:
-            original = {one.container: _get_provisioned(one)}
-            annotations = {**annotations, ORIGINAL_RESOURCES: format_original_resources(original)}
+        namespace, workload = self._owners[container]
+        is_sized = self.is_sized_at_creation[container]
+        annotations = self._get_sized_annotations(container) if is_sized else self._annotations
         return Pod(
-            one.namespace,
-            one.pod,
-            f"{one.namespace}/{one.pod}{uid_suffix}",
-            (Container(one.container, requests=requests, limits=limits),),
+            namespace,
+            *name_and_uid,
+            containers,
             node=node,
-            workload=one.workload,
+            workload=workload,
             owner_kind="ReplicaSet",
-            owner_name=one.workload.name,
+            owner_name=workload.name,
             annotations=annotations,
             phase=phase,
             created_at=created_at,
         )
+
+    def _get_sized_annotations(self, container: int) -> Mapping[str, str]:
+        """Return the annotations of a pod that was sized at its creation."""
+        known = self._sized_annotations[container]
+        if known is None:
+            one = self._containers[container]
+            original = format_original_resources({one.container: _get_provisioned(one)})
+            known = self._sized_annotations[container] = {**self._annotations, ORIGINAL_RESOURCES: original}
+        return known
 
 
 def _get_provisioned(container: RecordedContainer) -> tuple[StatedResources, StatedResources]:

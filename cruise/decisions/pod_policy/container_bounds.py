@@ -118,10 +118,11 @@ class ContainerBounds(NamedTuple):
             least_cpu, least_memory = max(least_cpu, cpu), max(least_memory, memory)
         most_cpu, most_memory = max(most_cpu, least_cpu), max(most_memory, least_memory)
         cpu_cap, memory_cap = caps
-        return self._replace(
-            whole_unit_bounds=(least_cpu, most_cpu, least_memory, most_memory, cpu_cap, memory_cap),
-            stated_minimum=(min(self.stated_minimum[0], most_cpu), min(self.stated_minimum[1], most_memory)),
-        )
+        whole = (least_cpu, most_cpu, least_memory, most_memory, cpu_cap, memory_cap)
+        stated = (min(self.stated_minimum[0], most_cpu), min(self.stated_minimum[1], most_memory))
+        if whole == self.whole_unit_bounds and stated == self.stated_minimum:
+            return self
+        return self._replace(whole_unit_bounds=whole, stated_minimum=stated)
 
     @property
     def keeps_memory_limit(self) -> bool:

@@ -114,12 +114,16 @@ class Evictability:
         for one in EVICTION_PROTECTION if pod.annotations else ():
             if one.name in pod.annotations and one.read(pod.annotations[one.name]):
                 return ReasonDetailCode.PROTECTED.create(f"{one.name}: {pod.annotations[one.name]}")
-        names = sorted(budget.name for budget in self._budgets.find_for_pod(pod))
-        return ReasonDetailCode.SEVERAL_BUDGETS.create(", ".join(names)) if len(names) > 1 else None
+        budgets = self._budgets.find_for_pod(pod)
+        names = ", ".join(sorted(budget.name for budget in budgets)) if len(budgets) > 1 else ""
+        return ReasonDetailCode.SEVERAL_BUDGETS.create(names) if names else None
 
     def find_exhausted_budget(self, pod: Pod) -> str | None:
         """Return the PodDisruptionBudget that allows no eviction of the pod now, None if there is none."""
-        return next((budget.name for budget in self._budgets.find_for_pod(pod) if budget.disruptions_allowed < 1), None)
+        for budget in self._budgets.find_for_pod(pod):
+            if budget.disruptions_allowed < 1:
+                return budget.name
+        return None
 
     def _find_revision_on_delete(self, pod: Pod) -> str:
         """Return the revision to which an eviction would update a pod that its owner updates by hand; empty if none."""

@@ -99,6 +99,7 @@ class WorkloadPolicies:
         self._found: dict[
             tuple[str, WorkloadRef | None, Annotations, AutoscalerClaims | None, int], WorkloadPolicy
         ] = {}
+        self._last: tuple[Pod, WorkloadPolicy] | None = None
         self._skipped_namespaces: dict[str, ReasonCode | None] = {}
 
     def find_shared(self, pod: Pod) -> WorkloadPolicy | None:
@@ -114,11 +115,16 @@ class WorkloadPolicies:
     def forget_pods(self) -> None:
         """Drop what was resolved for pods so far; it is resolved again when needed."""
         self._found.clear()
+        self._last = None
         self._autoscalers.forget_pods()
         self._policy_objects.forget_pods()
 
     def find_for_pod(self, pod: Pod) -> WorkloadPolicy:
         """Return what a pod shares with others of its workload."""
+        # An admission asks up to eight times for its pod.
+        last = self._last
+        if last is not None and last[0] is pod:
+            return last[1]
         stated = list_overrides_of_pod(pod, self._snapshot)
         claims = self._autoscalers.find_for_pod(pod) if pod.namespace in self._autoscalers.by_pod else None
         policies = self._policy_objects.find_for_pod(pod)
@@ -128,6 +134,7 @@ class WorkloadPolicies:
         if group is None:
             claims = claims or self._autoscalers.find_for_pod(pod)
             group = self._found[key] = self._build(dict(stated), pod, claims, policies)
+        self._last = (pod, group)
         return group
 
     def find_sizing_autoscaler(self, pod: Pod) -> str:

@@ -273,6 +273,7 @@ def build_resizable_pod_columns(
         ResourceName.CPU: np.fromiter((pod.manages_cpu for pod in pods), dtype=np.bool_, count=len(pods)),
         ResourceName.MEMORY: np.fromiter((pod.manages_memory for pod in pods), dtype=np.bool_, count=len(pods)),
     }
+    managed_alone = _find_managed_containers(pods, first, len(pod_of))
     return ResizablePodColumns(
         pods=pods,
         first_container=first,
@@ -296,7 +297,7 @@ def build_resizable_pod_columns(
         else {},
         headroom_factor=factors,
         manages=manages,
-        manages_container={one: _find_managed_containers(pods, first, manages[one][pod_of], one) for one in manages},
+        manages_container={one: manages[one][pod_of] & is_managed for one, is_managed in managed_alone.items()},
         init_container_minimums=build_init_container_minimums(pods, first),
         update_threshold=get_update_threshold(policy),
         runs_to_completion=np.fromiter((pod.pod.runs_to_completion for pod in pods), dtype=np.bool_, count=len(pods)),
@@ -311,13 +312,15 @@ def build_resizable_pod_columns(
 
 
 def _find_managed_containers(
-    pods: Sequence[ResizablePod], first: Int64Array, of_pods: BoolArray, resource: ResourceName
-) -> BoolArray:
-    """Return for each container whether a resource is managed, given whether it is for its pod."""
-    for index, pod in enumerate(pods):
-        for offset, resources in enumerate(pod.managed_by_container):
-            of_pods[first[index] + offset] &= resource in resources
-    return of_pods
+    pods: Sequence[ResizablePod], first: Int64Array, count: int
+) -> dict[ResourceName, BoolArray]:
+    """Return for each of `count` containers whether a resource is managed, if it is for its pod."""
+    managed = {resource: np.ones(count, dtype=np.bool_) for resource in ResourceName}
+    for index in [index for index, pod in enumerate(pods) if pod.managed_by_container]:
+        for at, resources in enumerate(pods[index].managed_by_container, int(first[index])):
+            for resource, is_managed in managed.items():
+                is_managed[at] = resource in resources
+    return managed
 
 
 def _extract_user_minimums(
@@ -374,8 +377,11 @@ class _BoundsCache:
         """Return the number of each sized container's bounds."""
         if pod.pod.pod_level is not None:
             return [self._number(pod, POD_LEVEL)]
-        if not pod.effective_policy.containers:
-            return [self._number(pod, "")] * len(pod.sized)
+        policy = pod.effective_policy
+        if not policy.containers:
+            # Most pods: looked up here, because a call for each takes as long as the lookup.
+            number = self._numbers.get((pod.pod.namespace, id(policy), ""))
+            return [self._number(pod, "") if number is None else number] * len(pod.sized)
         return [self._number(pod, container.name) for container in pod.sized]
 
     def _number(self, pod: ResizablePod, container: str) -> int:
