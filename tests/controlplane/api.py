@@ -165,8 +165,8 @@ class Api:
             body["deleteOptions"] = {"preconditions": {"uid": uid}}
         self.request("POST", self.path("pods", namespace, pod, "eviction"), body)
 
-    def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
-        """Request a token of a ServiceAccount; the shortest lifetime is 10 minutes."""
+    def service_account_token(self, namespace: str, name: str, seconds: int = 24 * 3600) -> str:
+        """Request a token of a ServiceAccount, which outlives an hour of churn; the shortest lifetime is 10 minutes."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
