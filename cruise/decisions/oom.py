@@ -18,7 +18,9 @@ from cruise.decisions.sizing.memory_limit import (
 )
 from cruise.decisions.sizing.pod_level_containers import enlarge_pod_level_target
 from cruise.decisions.sizing.resizes import (
+    build_resize,
     build_withdrawn_targets,
+    compute_growth,
     is_refusal_outdated,
     matches_refused_resize,
     would_change_qos_class,
@@ -31,7 +33,7 @@ from cruise.domain.cluster import POD_LEVEL, Container, ContainerRole, Node, Oom
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
 from cruise.domain.policy import Mode, OomReaction, Policy, ResizeDirection
 from cruise.domain.reasons import ReasonDetailCode
-from cruise.domain.resources import NO_RESIZE, NO_RESOURCES, ResourceName, Resources, round_up_to_mebibytes
+from cruise.domain.resources import ResourceName, Resources, round_up_to_mebibytes
 from cruise.domain.usage import OomRecord, PeakKey, Statistic, StatisticsTable
 
 NEW_KILL_WINDOW = timedelta(hours=1)
@@ -362,14 +364,10 @@ def _build_resize(
         return SkippedPod(pod.namespace, pod.name, ReasonCode.LIMIT_RANGE)
     if would_change_qos_class(pod, targets):
         return SkippedPod(pod.namespace, pod.name, ReasonCode.QOS_CHANGE)
-    before, after = (
-        count_pod_requests(pod),
-        count_pod_requests(replace(replace_spec_resources(pod, targets), resize=NO_RESIZE)),
-    )
-    growth = (after - before).max_with(NO_RESOURCES)
+    growth = compute_growth(pod, targets)
     if not QuotaAllowance(context.quotas).consume(pod, growth):
         return SkippedPod(pod.namespace, pod.name, ReasonCode.QUOTA_EXCEEDED)
-    return ResizePod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, targets, growth, ReasonCode.OOM_KILLED)
+    return build_resize(pod, targets, growth, ReasonCode.OOM_KILLED)
 
 
 def _add_other_containers(resizable: ResizablePod, targets: Sequence[ContainerTarget]) -> tuple[ContainerTarget, ...]:

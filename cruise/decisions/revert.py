@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize
 from cruise.decisions.pod_policy.resizable_pod import resizes_no_pods, supports_pod_level_resize
 from cruise.decisions.sizing.memory_limit import supports_lowering_memory_limits
+from cruise.decisions.sizing.resizes import build_resize, compute_growth, has_sizes
 from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
 from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, QosClass
-from cruise.domain.pod_resources import count_pod_requests, get_qos_class, replace_spec_resources
+from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
 from cruise.domain.reasons import ReasonDetailCode
-from cruise.domain.resources import NO_RESIZE, NO_RESOURCES, Resources, StatedResources
+from cruise.domain.resources import NO_RESOURCES, StatedResources
 
 # Requests and limits by container name.
 OriginalSizesByUid = Mapping[str, tuple[StatedResources, StatedResources]]
@@ -56,29 +57,11 @@ def _decide(
                 target = replace(target, requests=target.limits)
             targets.append(target)
             not_restored += [detail.create(container.name) for detail in details]
-    resize = ResizePod(
-        pod.namespace,
-        pod.name,
-        pod.uid,
-        pod.node,
-        pod.workload,
-        tuple(targets),
-        _compute_growth(pod, targets),
-        ReasonCode.REVERTED,
-    )
+    resize = build_resize(pod, tuple(targets), compute_growth(pod, targets), ReasonCode.REVERTED)
     detail = "; ".join(not_restored)
-    by_name = {part.name: part for part in pod.resizable_parts}
-    if all(
-        (target.requests, target.limits) == (by_name[target.container].requests, by_name[target.container].limits)
-        for target in targets
-    ):
+    if has_sizes(pod, targets):
         return PodRevert(resize, ReasonCode.CANNOT_RESTORE, detail) if not_restored else None
     return PodRevert(resize, _explain_rejection(pod, targets, node, ranges), detail)
-
-
-def _compute_growth(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
-    after = count_pod_requests(replace(replace_spec_resources(pod, targets), resize=NO_RESIZE))
-    return (after - count_pod_requests(pod)).max_with(NO_RESOURCES)
 
 
 def _explain_rejection(

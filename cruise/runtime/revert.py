@@ -6,6 +6,7 @@ from dataclasses import replace
 import structlog
 
 from cruise.decisions.revert import OriginalSizesByUid, decide_reverts
+from cruise.decisions.sizing.resizes import build_resize
 from cruise.domain.actions import ActionResult, OriginalSizes, Outcome, ReasonCode, ResizePod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
@@ -42,9 +43,8 @@ async def run_revert_pass(
         if sizes is not None:
             known[pod.uid] = sizes
         elif ORIGINAL_RESOURCES in pod.annotations and not pod.is_finished:
-            outcomes.append(
-                Outcome(now, _build_empty_resize(pod), ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)
-            )
+            nothing = build_resize(pod, (), NO_RESOURCES, ReasonCode.REVERTED)
+            outcomes.append(Outcome(now, nothing, ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION))
     reverts = decide_reverts(snapshot, known)
     outcomes += [
         Outcome(now, one.resize, ActionResult.SKIPPED, one.skipped, one.detail) for one in reverts if one.skipped
@@ -96,10 +96,6 @@ def get_original_sizes(
     if stored_sizes is None:
         return read_signed_original_resources(pod, signing_keys)
     return {target.container: (target.requests, target.limits) for target in stored_sizes.containers}
-
-
-def _build_empty_resize(pod: Pod) -> ResizePod:
-    return ResizePod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, (), NO_RESOURCES, ReasonCode.REVERTED)
 
 
 def _get_sort_key(outcome: Outcome) -> tuple[str, str]:

@@ -40,7 +40,7 @@ from cruise.decisions.pod_policy.resizable_pod import (
 )
 from cruise.decisions.sizing.memory_limit import compute_limit_ceiling
 from cruise.decisions.sizing.pod_level_containers import PodLevelContainers
-from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_class
+from cruise.decisions.sizing.resizes import has_sizes, keep_qos_class, would_change_qos_class
 from cruise.decisions.usage.estimation import sum_statistics
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
@@ -126,7 +126,7 @@ def decide_admission(
     if submitted is not None:
         # Sizes within a LimitRange depend on the stated ones, so deciding from an earlier decision's differs from it.
         first = decide(submitted)
-        if isinstance(first, MutatePod) and _has_sizes(pod, first.containers):
+        if isinstance(first, MutatePod) and has_sizes(pod, first.containers):
             return LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED, new_revision=first.new_revision)
     return decide(settle_boosted_pod(pod) if boosts_startup else pod)
 
@@ -296,7 +296,7 @@ def _check_decision(
         return LeaveUnchanged(ReasonCode.LIMIT_RANGE)
     if would_change_qos_class(pod, targets):
         return LeaveUnchanged(ReasonCode.QOS_CHANGE)
-    if _has_sizes(pod, targets):
+    if has_sizes(pod, targets):
         return LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED, new_revision=mutation.new_revision)
     return mutation
 
@@ -379,11 +379,6 @@ def _keep_stated_limits(
         else replace(target, limits=replace(target.limits, memory_bytes=max(target.limits.memory_bytes or 0, stated)))
         for (target, stated), resources in zip(pairs, managed, strict=True)
     ]
-
-
-def _has_sizes(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
-    parts = {part.name: (part.requests, part.limits) for part in pod.resizable_parts}
-    return all(parts[target.container] == (target.requests, target.limits) for target in targets)
 
 
 def _clamp(value: int, least: int, most: int) -> int:

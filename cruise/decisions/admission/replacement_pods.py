@@ -19,7 +19,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize, violates_limit_range
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.scheduling.filters import get_replacement_constraints
-from cruise.decisions.sizing.resizes import keep_qos_class, matches_refused_resize, would_change_qos_class
+from cruise.decisions.sizing.resizes import build_resize, keep_qos_class, matches_refused_resize, would_change_qos_class
 from cruise.decisions.sizing.update_threshold import get_update_threshold
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import STARTUP_BOOST, EffectivePolicy
@@ -129,7 +129,7 @@ def _decide(
         reason = ReasonCode.RESIZE_REFUSED
     if reason is not None:
         return SkippedPod(pod.namespace, pod.name, reason)
-    return ResizePod(pod.namespace, pod.name, pod.uid, None, pod.workload, targets, NO_RESOURCES, ReasonCode.RIGHTSIZED)
+    return build_resize(pod, targets, NO_RESOURCES, ReasonCode.RIGHTSIZED)
 
 
 def _explain_no_resize(

@@ -14,6 +14,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import select_limit_ranges
 from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE
 from cruise.decisions.pod_policy.startup_boosts import get_boost_end, has_boost_in_force
+from cruise.decisions.sizing.resizes import build_resize
 from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations
 from cruise.domain.autoscalers import LimitRangeItem
@@ -199,16 +200,5 @@ def decide_boost_ends(
         earlier = refused.get(pod.uid)
         if earlier is not None and earlier.containers == targets:
             continue
-        resizes.append(
-            ResizePod(
-                pod.namespace,
-                pod.name,
-                pod.uid,
-                pod.node,
-                pod.workload,
-                targets,
-                NO_RESOURCES,
-                ReasonCode.START_COMPLETED,
-            )
-        )
+        resizes.append(build_resize(pod, targets, NO_RESOURCES, ReasonCode.START_COMPLETED))
     return resizes

@@ -18,6 +18,7 @@ from cruise.decisions.packing.remaining_plan import (
 )
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.evictability import Evictability
+from cruise.decisions.sizing.resizes import build_resize
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, PodItem, ReasonCode, ResizePod
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot
@@ -247,16 +248,7 @@ class _CurrentStage:
             (get_arrival_sizes(stage, one), places.get_pod(one)) for one in stage.arrivals if one.uid not in expected
         )
         return [
-            ResizePod(
-                pod.namespace,
-                pod.name,
-                pod.uid,
-                None,
-                pod.workload,
-                sizes,
-                NO_RESOURCES,
-                ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS,
-            )
+            build_resize(pod, sizes, NO_RESOURCES, ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS)
             for sizes, pod in arriving
             if pod is not None
             and pod.node is None

@@ -14,7 +14,7 @@ from cruise.decisions.pod_policy.quotas import exceeds_quota
 from cruise.decisions.scheduling.placements import PodKey, get_pod_key
 from cruise.decisions.sizing.container_sizes import PlannedContainerSize
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.decisions.sizing.resizes import keep_qos_class, would_change_qos_class
+from cruise.decisions.sizing.resizes import build_resize, keep_qos_class, would_change_qos_class
 from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
 from cruise.domain.arrays import UNBOUNDED, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
@@ -334,16 +334,7 @@ def _size_node(
         sizing.current_requests[pod, :2] = sizing.arrival_requests[pod, :2] = _get_cpu_and_memory(
             shrunk.counted_requests
         )
-        sizing.resizes[pod] = ResizePod(
-            original.namespace,
-            original.name,
-            original.uid,
-            original.node,
-            original.workload,
-            shrunk.targets,
-            NO_RESOURCES,
-            ReasonCode.RIGHTSIZED,
-        )
+        sizing.resizes[pod] = build_resize(original, shrunk.targets, NO_RESOURCES, ReasonCode.RIGHTSIZED)
     return None
 
 

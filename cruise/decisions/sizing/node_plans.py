@@ -38,7 +38,13 @@ from cruise.decisions.sizing.node_columns import (
 )
 from cruise.decisions.sizing.node_sizes import SizingResult, find_suspected_leaks, size_nodes
 from cruise.decisions.sizing.quota_bounds import limit_demand_to_quotas
-from cruise.decisions.sizing.resizes import ResizeBlockers, SizeDecision, is_refusal_outdated, withdraw_pending_resize
+from cruise.decisions.sizing.resizes import (
+    ResizeBlockers,
+    SizeDecision,
+    build_resize,
+    is_refusal_outdated,
+    withdraw_pending_resize,
+)
 from cruise.decisions.sizing.user_minimums import count_protected_pods_at_submitted_requests
 from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.arrays import Int64Array, convert_to_int64
@@ -335,17 +341,7 @@ def _build_resizes(
         strict=True,
     ):
         growth, pod = Resources(cpu, memory) if cpu or memory else NO_RESOURCES, table.candidates.pods[index].pod
-        resizes[index] = ResizePod(
-            pod.namespace,
-            pod.name,
-            pod.uid,
-            pod.node,
-            pod.workload,
-            targets,
-            growth,
-            ReasonCode.RIGHTSIZED,
-            cause,
-        )
+        resizes[index] = build_resize(pod, targets, growth, ReasonCode.RIGHTSIZED, cause)
     return resizes, skipped
 
 

@@ -12,13 +12,14 @@ from cruise.decisions.pod_policy.limit_ranges import forbids_resize
 from cruise.decisions.pod_policy.resizable_pod import REFUSALS_OF_ANY_SIZE, ResizablePod, explain_infeasible
 from cruise.decisions.sizing.demand import DemandTable
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
-from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
+from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizeCause, ResizePod, SkippedPod
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass
-from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
+from cruise.domain.pod_resources import count_pod_requests, get_qos_class, replace_spec_resources
 from cruise.domain.policy import Policy
 from cruise.domain.resources import (
+    NO_RESIZE,
     NO_RESOURCES,
     NOTHING_STATED,
     ResizePending,
@@ -49,7 +50,7 @@ def withdraw_pending_resize(
     earlier = refused.get(pod_object.uid)
     if earlier is not None and earlier.containers == targets:
         return None, replace(skipped, detail="the API server refuses to take it back")
-    return _build_resize(pod_object, targets, Resources(), ReasonCode.WITHDRAWN), None
+    return build_resize(pod_object, targets, Resources(), ReasonCode.WITHDRAWN), None
 
 
 def explain_pending_resize(state: ResizeState) -> ReasonCode:
@@ -210,8 +211,27 @@ def _differs_from_limits(requests: StatedResources, limits: StatedResources) -> 
     ) != limits.memory_bytes
 
 
-def _build_resize(pod: Pod, targets: tuple[ContainerTarget, ...], growth: Resources, reason: ReasonCode) -> ResizePod:
-    return ResizePod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, targets, growth, reason)
+def build_resize(
+    pod: Pod,
+    targets: tuple[ContainerTarget, ...],
+    growth: Resources,
+    reason: ReasonCode,
+    cause: ResizeCause | None = None,
+) -> ResizePod:
+    """Return the resize of a pod to the targets."""
+    return ResizePod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, targets, growth, reason, cause)
+
+
+def compute_growth(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
+    """Return what a pod's counted requests would grow by with the targets, at least zero."""
+    after = count_pod_requests(replace(replace_spec_resources(pod, targets), resize=NO_RESIZE))
+    return (after - count_pod_requests(pod)).max_with(NO_RESOURCES)
+
+
+def has_sizes(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
+    """Return whether a pod's spec states exactly the targets."""
+    parts = {part.name: (part.requests, part.limits) for part in pod.resizable_parts}
+    return all(parts[target.container] == (target.requests, target.limits) for target in targets)
 
 
 def is_outgrown_by_usage(
