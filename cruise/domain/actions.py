@@ -121,10 +121,10 @@ class ContainerTarget:
     limits: StatedResources
 
 
+@dataclass(frozen=True, slots=True)
 class PodItem:
     """Base of items about one pod, identified by namespace and name."""
 
-    __slots__ = ()
     namespace: str
     pod: str
 
@@ -141,8 +141,6 @@ class ResizePod(PodItem):
     `growth` is the increase of the pod's counted requests, at least zero. `cause` is None where write damping is off.
     """
 
-    namespace: str
-    pod: str
     uid: str
     node: str | None
     workload: WorkloadRef | None
@@ -162,8 +160,6 @@ class ResizePod(PodItem):
 class EvictPod(PodItem):
     """Evict a pod through the Eviction API, with `uid` and `resource_version` as preconditions."""
 
-    namespace: str
-    pod: str
     uid: str
     node: str | None
     workload: WorkloadRef | None
@@ -195,8 +191,6 @@ class UntaintNode:
 class SkippedPod(PodItem):
     """A pod that is not changed now; `until` is None where the end is not known."""
 
-    namespace: str
-    pod: str
     reason: ReasonCode
     detail: str = ""
     until: datetime | None = None

@@ -59,8 +59,6 @@ class PlannedPlacement(PodItem):
     `containers` has its planned sizes, empty if they do not change.
     """
 
-    namespace: str
-    pod: str
     uid: str
     source: str | None
     target: str
@@ -71,8 +69,6 @@ class PlannedPlacement(PodItem):
 class PlannedPreemption(PodItem):
     """A running pod that is preempted by pods of a higher priority."""
 
-    namespace: str
-    pod: str
     uid: str
     source: str
 

@@ -228,8 +228,6 @@ class UnplacedPod(PodItem):
     `impossible`: it is proved that no moves or preemptions can place it.
     """
 
-    namespace: str
-    pod: str
     blocked_by: tuple[str, ...]
     reason: UnschedulableReason
     impossible: bool

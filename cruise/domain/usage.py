@@ -188,23 +188,8 @@ class StatisticsTable(StatisticColumns):
 
     def get_row(self, index: int) -> "Statistic":
         """Return one row as a `Statistic`."""
-        return Statistic(
-            key=self.keys[index],
-            updated_at=self.updated_at.item(index),
-            history_since=self.history_since.item(index),
-            cpu_base_millicores=self.cpu_base_millicores.item(index),
-            cpu_peak_millicores=self.cpu_peak_millicores.item(index),
-            memory_base_bytes=self.memory_base_bytes.item(index),
-            memory_peak_bytes=self.memory_peak_bytes.item(index),
-            memory_7d_max_bytes=self.memory_7d_max_bytes.item(index),
-            oom_memory_bytes=self.oom_memory_bytes.item(index),
-            memory_last_bytes=self.memory_last_bytes.item(index),
-            rejected_percent=self.rejected_percent.item(index),
-            rejected_reasons=self.rejected_reasons.item(index),
-            psi_known=self.psi_known.item(index),
-            cpu_7d_max_millicores=self.cpu_7d_max_millicores.item(index),
-            cpu_start_millicores=self.cpu_start_millicores.item(index),
-        )
+        values: dict[str, Any] = {name: getattr(self, name).item(index) for name in STATISTIC_COLUMNS}
+        return Statistic(key=self.keys[index], **values)
 
     def find_row(
         self, namespace: str, pod: str, workload: WorkloadRef | None, container: str, identity: str

@@ -2,11 +2,9 @@
 
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cruise.backtest.recordings.recording import UsageRecording
 from cruise.decisions.usage.estimation import (
@@ -23,7 +21,15 @@ from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, RecentUs
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.policy import Policy
 from cruise.domain.run_to_completion_operators import runs_to_completion
-from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, PeakSummary, StatisticColumns, StatisticsTable
+from cruise.domain.usage import (
+    STATISTIC_COLUMNS,
+    ContainerKey,
+    OomRecord,
+    PeakKey,
+    PeakSummary,
+    StatisticColumns,
+    StatisticsTable,
+)
 from cruise.runtime.usage.sample_windows import PeakColumns, UsageWindows
 
 # Seven days and the present hour.
@@ -316,17 +322,13 @@ class _LatestStatistics:
 
     def __init__(self, places: int) -> None:
         self.known = np.zeros(places, dtype=np.bool_)
-        empty: dict[str, NDArray[Any]] = {
-            column.name: np.zeros(places, np.bool_ if column.name == "psi_known" else np.int64)
-            for column in fields(StatisticColumns)
-        }
-        self.columns = StatisticColumns(**empty)
+        self.columns = StatisticColumns.from_getter(lambda _: [0] * places)
 
     def put(self, places: Int64Array, columns: StatisticColumns) -> None:
         """Replace the statistics of some entries."""
         self.known[places] = True
-        for column in fields(StatisticColumns):
-            getattr(self.columns, column.name)[places] = getattr(columns, column.name)
+        for name in STATISTIC_COLUMNS:
+            getattr(self.columns, name)[places] = getattr(columns, name)
 
     def forget(self, places: Int64Array) -> None:
         """Remove the statistics of some entries."""
