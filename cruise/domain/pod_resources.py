@@ -73,23 +73,37 @@ def count_pod_limits(pod: Pod) -> Resources:
     """
     if pod.is_finished:
         return NO_RESOURCES
-    running, sidecars, floor = NO_RESOURCES, NO_RESOURCES, NO_RESOURCES
-    for container in pod.containers:
-        own = container.limits.resources
-        if container.role is ContainerRole.INIT:
-            floor = floor.max_with(own + sidecars)
-            continue
-        running += own
-        if container.role is ContainerRole.SIDECAR:
-            sidecars += own
-    whole = running.max_with(floor)
+    limits = sum_stated(pod.containers, [container.limits for container in pod.containers])
     if pod.pod_level is not None:
-        summed = StatedResources(whole.cpu_millicores, whole.memory_bytes)
-        whole = pod.pod_level.limits.with_defaults(summed).resources
+        limits = pod.pod_level.limits.with_defaults(limits)
+    whole = limits.resources
     return Resources(
         whole.cpu_millicores + (pod.overhead.cpu_millicores if whole.cpu_millicores else 0),
         whole.memory_bytes + (pod.overhead.memory_bytes if whole.memory_bytes else 0),
     )
+
+
+def sum_stated(containers: Sequence[Container], stated: Sequence[StatedResources]) -> StatedResources:
+    """Return what a pod states with these amounts of its containers, as the API server adds them up."""
+    roles = [container.role for container in containers]
+    return StatedResources(
+        _sum_over_pod(zip(roles, [amounts.cpu_millicores for amounts in stated], strict=True)),
+        _sum_over_pod(zip(roles, [amounts.memory_bytes for amounts in stated], strict=True)),
+    )
+
+
+def _sum_over_pod(values: Iterable[tuple[ContainerRole, int | None]]) -> int | None:
+    """Sum main containers and sidecars, at least what an init container needs; None if none states a value."""
+    running = sidecars = init_minimum = 0
+    is_stated = False
+    for role, value in values:
+        is_stated = is_stated or value is not None
+        if role is ContainerRole.INIT:
+            init_minimum = max(init_minimum, sidecars + (value or 0))
+        else:
+            running += value or 0
+            sidecars += (value or 0) if role is ContainerRole.SIDECAR else 0
+    return max(running, init_minimum) if is_stated else None
 
 
 def get_memory_limit_at_kill(pod: Pod, limits: StatedResources) -> int | None:

@@ -5,7 +5,7 @@ states.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
@@ -13,7 +13,7 @@ from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import Container, ContainerRole, Pod
-from cruise.domain.pod_resources import replace_spec_resources
+from cruise.domain.pod_resources import replace_spec_resources, sum_stated
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName, StatedResources
 
 
@@ -26,8 +26,8 @@ def violates_limit_range(pod: Pod, targets: Sequence[ContainerTarget], ranges: S
     containers = sized.containers
     for item in ranges:
         if item.is_for_pod:
-            requests = _sum_amounts(containers, [container.requests for container in containers])
-            limits = _sum_amounts(containers, [container.limits for container in containers])
+            requests = sum_stated(containers, [container.requests for container in containers])
+            limits = sum_stated(containers, [container.limits for container in containers])
             if sized.pod_level is not None:
                 requests = sized.pod_level.requests.with_defaults(requests)
                 limits = sized.pod_level.limits.with_defaults(limits)
@@ -52,28 +52,6 @@ def forbids_resize(pod: Pod, targets: Sequence[ContainerTarget], ranges: Sequenc
         if not item.is_for_pod
         for resource in ResourceName
     )
-
-
-def _sum_amounts(containers: Sequence[Container], stated: Sequence[StatedResources]) -> StatedResources:
-    roles = [container.role for container in containers]
-    return StatedResources(
-        _sum_over_pod(zip(roles, [amounts.cpu_millicores for amounts in stated], strict=True)),
-        _sum_over_pod(zip(roles, [amounts.memory_bytes for amounts in stated], strict=True)),
-    )
-
-
-def _sum_over_pod(values: Iterable[tuple[ContainerRole, int | None]]) -> int | None:
-    """Sum main containers and sidecars, at least what an init container needs; None if none states a value."""
-    running = sidecars = init_minimum = 0
-    is_stated = False
-    for role, value in values:
-        is_stated = is_stated or value is not None
-        if role is ContainerRole.INIT:
-            init_minimum = max(init_minimum, sidecars + (value or 0))
-        else:
-            running += value or 0
-            sidecars += (value or 0) if role is ContainerRole.SIDECAR else 0
-    return max(running, init_minimum) if is_stated else None
 
 
 def _violates(requests: StatedResources, limits: StatedResources, item: LimitRangeItem) -> bool:
