@@ -94,10 +94,21 @@ class StatedResources:
             other.memory_bytes if self.memory_bytes is None else self.memory_bytes,
         )
 
+    def cap_at(self, other: "StatedResources") -> "StatedResources":
+        """Return the smaller values; unstated ones stay so, because a resize must not change the QoS class."""
+        return StatedResources(
+            _min_if_stated(self.cpu_millicores, other.cpu_millicores),
+            _min_if_stated(self.memory_bytes, other.memory_bytes),
+        )
+
     @property
     def is_empty(self) -> bool:
         """Whether neither resource is stated; zero counts as not stated, as in Kubernetes' QoS rules."""
         return not self.cpu_millicores and not self.memory_bytes
+
+
+def _min_if_stated(stated: int | None, most: int | None) -> int | None:
+    return stated if stated is None or most is None else min(stated, most)
 
 
 NO_RESOURCES = Resources()

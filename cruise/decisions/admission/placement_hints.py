@@ -103,19 +103,12 @@ def _is_pinned(pod: Pod) -> bool:
 
 
 def _apply_planned_sizes(container: Container, target: ContainerTarget) -> ContainerTarget:
-    requests = StatedResources(
-        _default(target.requests.cpu_millicores, container.requests.cpu_millicores),
-        _default(target.requests.memory_bytes, container.requests.memory_bytes),
-    )
+    requests = target.requests.with_defaults(container.requests)
     limits = StatedResources(
         _raise_limit(container.limits.cpu_millicores, requests.cpu_millicores),
         _raise_limit(container.limits.memory_bytes, requests.memory_bytes, target.limits.memory_bytes),
     )
     return replace(target, role=container.role, requests=requests, limits=limits)
-
-
-def _default(planned: int | None, now: int | None) -> int | None:
-    return now if planned is None else planned
 
 
 def _raise_limit(limit: int | None, *floors: int | None) -> int | None:

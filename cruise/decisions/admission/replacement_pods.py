@@ -141,17 +141,8 @@ def _explain_no_resize(
 
 
 def _shrink_container(container: Container, target: ContainerTarget, memory_limit: int | None) -> ContainerTarget:
-    requests = StatedResources(
-        _min_if_stated(container.requests.cpu_millicores, target.requests.cpu_millicores),
-        _min_if_stated(container.requests.memory_bytes, target.requests.memory_bytes),
-    )
-    limit = _min_if_stated(container.limits.memory_bytes, memory_limit)
-    return replace(target, requests=requests, limits=replace(container.limits, memory_bytes=limit))
-
-
-def _min_if_stated(stated: int | None, wanted: int | None) -> int | None:
-    """Return the smaller value; an unstated one stays so, since a resize must not change the QoS class."""
-    return stated if stated is None or wanted is None else min(stated, wanted)
+    limits = container.limits.cap_at(StatedResources(memory_bytes=memory_limit))
+    return replace(target, requests=container.requests.cap_at(target.requests), limits=limits)
 
 
 def predict_replacement_pods(

@@ -73,12 +73,12 @@ class PlannedNodeSizes:
             ContainerTarget(
                 container.name,
                 container.role,
-                _get_smaller(container.requests, sizes[container.name]),
+                container.requests.cap_at(StatedResources(size.cpu_millicores, size.memory_bytes)),
                 # A limit of 0 is none, and stays stated.
                 _get_planned_limits(container, resize).with_defaults(container.limits),
             )
             for container in pod.resizable_parts
-            if container.name in sizes
+            if (size := sizes.get(container.name)) is not None
         )
         targets = keep_qos_class(pod, targets)
         after = count_pod_requests(predict_actuated_pod(pod, targets))
@@ -156,15 +156,6 @@ def _exceed_pod_level(pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
         running.get(resource) > (whole.requests.get(resource) or running.get(resource))
         or max(one.get(resource) for one in limits) > (whole.limits.get(resource) or UNBOUNDED)
         for resource in ResourceName
-    )
-
-
-def _get_smaller(stated: StatedResources, size: PlannedContainerSize) -> StatedResources:
-    """Return the smaller values; unstated ones stay so, because a resize must not change the QoS class."""
-    cpu, memory = stated.cpu_millicores, stated.memory_bytes
-    return StatedResources(
-        None if cpu is None else min(cpu, size.cpu_millicores),
-        None if memory is None else min(memory, size.memory_bytes),
     )
 
 

@@ -73,16 +73,14 @@ def _build_withdrawn_target(container: Container) -> ContainerTarget:
     """
     granted = container.allocated if container.allocated is not None else container.requests
     actual = container.actual_limits if container.actual_limits is not None else NOTHING_STATED
-    stated, limits = container.requests, container.limits
-    cpu = stated.cpu_millicores if granted.cpu_millicores is None else granted.cpu_millicores
-    memory = stated.memory_bytes if granted.memory_bytes is None else granted.memory_bytes
+    requests, limits = granted.with_defaults(container.requests), container.limits
     return ContainerTarget(
         container.name,
         container.role,
-        StatedResources(cpu, memory),
+        requests,
         StatedResources(
-            _keep_largest_limit(limits.cpu_millicores, actual.cpu_millicores, cpu),
-            _keep_largest_limit(limits.memory_bytes, actual.memory_bytes, memory),
+            _keep_largest_limit(limits.cpu_millicores, actual.cpu_millicores, requests.cpu_millicores),
+            _keep_largest_limit(limits.memory_bytes, actual.memory_bytes, requests.memory_bytes),
         ),
     )
 
@@ -147,11 +145,7 @@ def matches_refused_resize(
             return False
         return not threshold.is_exceeded_by((before[target.container], target) for target in targets)
     present_sum, refused_sum = _sum_requests(targets), _sum_requests(earlier.containers)
-    smaller_sum = Resources(
-        min(present_sum.cpu_millicores, refused_sum.cpu_millicores),
-        min(present_sum.memory_bytes, refused_sum.memory_bytes),
-    )
-    return not threshold.is_any_exceeded(refused_sum, smaller_sum)
+    return not threshold.is_any_exceeded(refused_sum, present_sum.min_with(refused_sum))
 
 
 def is_refusal_outdated(
@@ -171,10 +165,7 @@ def is_refusal_outdated(
 
 
 def _sum_requests(targets: Sequence[ContainerTarget]) -> Resources:
-    total = Resources()
-    for target in targets:
-        total += target.requests.resources
-    return total
+    return sum((target.requests.resources for target in targets), NO_RESOURCES)
 
 
 def keep_qos_class(pod: Pod, targets: Sequence[ContainerTarget]) -> tuple[ContainerTarget, ...]:
