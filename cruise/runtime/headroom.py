@@ -12,7 +12,6 @@ from cruise.decisions.sizing.headroom import (
     HEADROOM_MODELS,
     SHARED_MAX_HEADROOM,
     HeadroomModel,
-    HeadroomModelRegistration,
     PastDemand,
 )
 from cruise.decisions.sizing.headroom_level import (
@@ -27,7 +26,7 @@ from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.usage.peaks import get_peak_hours
 from cruise.decisions.usage.usage_columns import get_container_key
 from cruise.domain.actions import ActionResult, Outcome, ResizePod
-from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.domain.arrays import Int64Array
 from cruise.domain.policy import Policy
 from cruise.domain.records import RiskDay
 from cruise.domain.resources import ResourceName
@@ -120,12 +119,11 @@ class HeadroomState:
         model = HEADROOM_MODELS[policy.headroom]
         risks: Mapping[ResourceName, ObservedRisk] = {}
         past = PastDemand.create_empty(len(statistics.keys))
-        if model.reads_hours:
+        if model.reads_usage:
             await self._hours.load(store, self._usage.peaks.hours)
+            past = await asyncio.to_thread(self._collect_past_demand, statistics)
         if model.learns_level:
             risks = self.observed_risks = await self._update_risks(store, policy)
-        if model.reads_usage:
-            past = await asyncio.to_thread(self._collect_past_demand, statistics, model)
         return model.prepare(past, risks)
 
     async def _update_risks(self, store: StorePort, policy: Policy) -> Mapping[ResourceName, ObservedRisk]:
@@ -186,17 +184,13 @@ class HeadroomState:
         }
         risks.count_interval(replace(in_effect, rows=windows.find_rows(containers)), windows.head, samples, policy)
 
-    def _collect_past_demand(self, statistics: StatisticsTable, model: HeadroomModelRegistration) -> PastDemand:
+    def _collect_past_demand(self, statistics: StatisticsTable) -> PastDemand:
         keys, windows = statistics.keys, self._usage.windows
         rows = windows.find_rows([get_container_key(key) for key in keys])
-        numbers: Int64Array = np.full(len(keys), -1, dtype=np.int64)
-        hours: dict[ResourceName, Float32Array] = {}
-        if model.reads_hours:
-            numbers = self._hours.find_columns(
-                [PeakKey(key.namespace, key.workload, key.container, key.identity) for key in keys]
-            )
-            hours = self._hours.build_matrices()
-        return PastDemand.create(windows.get_recent(), rows, numbers, hours)
+        numbers = self._hours.find_columns(
+            [PeakKey(key.namespace, key.workload, key.container, key.identity) for key in keys]
+        )
+        return PastDemand.create(windows.get_recent(), rows, numbers, self._hours.build_matrices())
 
 
 async def prepare_stored_headroom(store: StorePort, statistics: StatisticsTable, policy: Policy) -> HeadroomModel:

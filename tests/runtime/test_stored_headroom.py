@@ -40,7 +40,7 @@ def test_the_store_returns_what_the_pass_recorded(model, step):
     peak = base + headroom
     demand = ResourceDemand(base, peak, base, headroom, peak, nothing, nothing, nothing, managed, nothing)
     for resource in ResourceName:
-        assert ours.get_name(resource) == model
+        assert ours.name == model
         extras = ours.get_columns_to_sum(resource, rows, demand)
         assert extras.size
         np.testing.assert_array_equal(extras, theirs.get_columns_to_sum(resource, rows, demand))

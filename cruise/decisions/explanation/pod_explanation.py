@@ -306,7 +306,7 @@ def _explain_node(plan: NodePlan, sizing: SizedNodes, headroom: HeadroomModel) -
             *(int(columns.largest_headroom_by_node[resource][capacity.number]) for resource in ResourceName)
         ),
         remaining_headroom=plan.headroom,
-        rules={resource: headroom.get_name(resource) for resource in ResourceName},
+        rules={resource: headroom.name for resource in ResourceName},
         observed_risks={
             one: observed_risk for one in ResourceName if (observed_risk := headroom.get_observed_risk(one)) is not None
         },

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cruise.decisions.sizing.demand import ResourceDemand
 from cruise.decisions.sizing.headroom_level import ObservedRisk
-from cruise.decisions.usage.usage_columns import RecentUsage
+from cruise.decisions.usage.usage_columns import RecentUsage, compute_row_percentiles
 from cruise.domain.arrays import Float32Array, Float64Array, Int64Array
 from cruise.domain.resources import ResourceName
 
@@ -29,26 +29,22 @@ class HeadroomModel(Protocol):
     It computes a node's headroom from the sum of its bases, its largest single headroom, and sums over its containers.
     """
 
-    def get_name(self, resource: ResourceName) -> str:
-        """Return the name of the model that is used for a resource."""
-        ...
+    name: str
 
     def get_observed_risk(self, resource: ResourceName) -> ObservedRisk | None:
         """Return how often demand exceeded requests recently; None for a model without a stated risk."""
-        ...
+        return None
 
     def get_columns_to_sum(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
         """Return the values that the caller sums over each node's containers: (C, W), W may be 0.
 
         `rows` are the containers' rows in the statistics.
         """
-        ...
 
     def compute_node_headroom(
         self, resource: ResourceName, base: Int64Array, largest: Int64Array, extras: Float64Array
     ) -> Int64Array:
         """Return each node's headroom from its sum of bases, largest single headroom, and summed extras (N, W)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +119,10 @@ def _select_hours(peaks: NDArray[np.floating], numbers: Int64Array) -> Float32Ar
     return found
 
 
-class SharedMaxHeadroom:
+class SharedMaxHeadroom(HeadroomModel):
     """A node's headroom is its largest single headroom: one pod at a time may be at its peak (CruiseKube)."""
 
-    def get_name(self, resource: ResourceName) -> str:
-        """Return the model's name."""
-        return "shared-max"
-
-    def get_observed_risk(self, resource: ResourceName) -> ObservedRisk | None:
-        """Return None: this model has no stated risk."""
-        return None
+    name = "shared-max"
 
     def get_columns_to_sum(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
         """Return no columns."""
@@ -148,23 +138,17 @@ class SharedMaxHeadroom:
 SHARED_MAX_HEADROOM = SharedMaxHeadroom()
 
 
-class JointPeakHeadroom:
+class JointPeakHeadroom(HeadroomModel):
     """A node's headroom covers the largest demand that its pods had together at one of the past intervals.
 
     This is an upper bound: only the largest sample of each interval is known. In the last hour a container without a
     sample counts with its peak; in an earlier clock hour it did not exist yet and counts nothing.
     """
 
+    name = "joint-peak"
+
     def __init__(self, past: PastDemand) -> None:
         self._past = past
-
-    def get_name(self, resource: ResourceName) -> str:
-        """Return the model's name."""
-        return "joint-peak"
-
-    def get_observed_risk(self, resource: ResourceName) -> ObservedRisk | None:
-        """Return None: this model has no stated risk."""
-        return None
 
     def get_columns_to_sum(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
         """Return the demand of each container in each interval."""
@@ -197,13 +181,11 @@ class RiskHeadroom:
     hours' maxima on earlier days if that is larger. The multiple is the same for all nodes (see `headroom_level`).
     """
 
+    name = "risk"
+
     def __init__(self, past: PastDemand, risks: Mapping[ResourceName, ObservedRisk]) -> None:
         self._past = past
         self._risks = risks
-
-    def get_name(self, resource: ResourceName) -> str:
-        """Return the model's name."""
-        return "risk"
 
     def get_observed_risk(self, resource: ResourceName) -> ObservedRisk | None:
         """Return the observed risk with the present multiple."""
@@ -216,12 +198,14 @@ class RiskHeadroom:
         """
         recent, hours = self._past.get_recent(resource, rows), self._past.get_hours(resource, rows)
         base, headroom = demand.base.astype(np.float64), np.maximum(demand.peak - demand.base, 0).astype(np.float64)
-        level, highest = _quantiles(recent, RISE_QUANTILE), np.fmax.reduce(recent, axis=1, initial=np.nan)
+        level, _ = compute_row_percentiles(recent, RISE_QUANTILE)
+        usual_maximum, _ = compute_row_percentiles(hours, RISE_QUANTILE)
+        highest = np.fmax.reduce(recent, axis=1, initial=np.nan)
         if resource is ResourceName.MEMORY and recent.shape[1]:
             level = np.fmax(level, recent[:, -1])
         sampled = ~np.isnan(level)
         level = np.where(sampled, level, base)
-        highest = np.where(sampled, np.fmax(highest, _quantiles(hours, RISE_QUANTILE)), base + headroom)
+        highest = np.where(sampled, np.fmax(highest, usual_maximum), base + headroom)
         # The headroom factor of an annotation multiplies the rise as well.
         factor = np.divide(demand.headroom, headroom, out=np.zeros_like(headroom), where=headroom > 0)
         above = np.where(demand.managed, level - base, 0.0)
@@ -243,41 +227,22 @@ class RiskHeadroom:
         return np.ceil(wanted - 1e-6).astype(np.int64)
 
 
-def _quantiles(samples: NDArray[np.floating], quantile: float) -> Float64Array:
-    """Return a quantile of each row, interpolated linearly; NaN for a row without a sample."""
-    if not samples.shape[1]:
-        return np.full(len(samples), np.nan)
-    # Sorting moves NaN to the end.
-    ordered = np.sort(samples, axis=1).astype(np.float64)
-    last = np.maximum((~np.isnan(ordered)).sum(axis=1) - 1, 0)
-    positions = last * quantile
-    below = np.floor(positions).astype(np.int64)
-    rows = np.arange(len(ordered))
-    lower, upper = ordered[rows, below], ordered[rows, np.minimum(below + 1, last)]
-    found: Float64Array = lower + (upper - lower) * (positions - below)
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class HeadroomModelRegistration:
     """How to prepare a model, and which inputs it needs; those that it does not need are empty.
 
-    `reads_usage` needs the last hour's samples, `reads_hours` the peaks of earlier clock hours, `learns_level` the
-    observed risks.
+    `reads_usage` needs the last hour's samples and the peaks of earlier clock hours, `learns_level` the observed risks.
     """
 
     prepare: Callable[[PastDemand, Risks], HeadroomModel]
     reads_usage: bool = False
-    reads_hours: bool = False
     learns_level: bool = False
 
 
 HEADROOM_MODELS: Mapping[str, HeadroomModelRegistration] = MappingProxyType(
     {
         "shared-max": HeadroomModelRegistration(lambda past, risks: SHARED_MAX_HEADROOM),
-        "joint-peak": HeadroomModelRegistration(
-            lambda past, risks: JointPeakHeadroom(past), reads_usage=True, reads_hours=True
-        ),
-        "risk": HeadroomModelRegistration(RiskHeadroom, reads_usage=True, reads_hours=True, learns_level=True),
+        "joint-peak": HeadroomModelRegistration(lambda past, risks: JointPeakHeadroom(past), reads_usage=True),
+        "risk": HeadroomModelRegistration(RiskHeadroom, reads_usage=True, learns_level=True),
     }
 )
