@@ -29,19 +29,6 @@ from cruise.domain.usage import StatisticColumns, StatisticsTable
 PEAK_MARGIN_SHARE = {ResourceName.CPU: 0.1, ResourceName.MEMORY: 0.1}
 
 
-@dataclass(frozen=True, slots=True)
-class LimitRangeBounds:
-    """The bounds of each container's request, its needs, and its present request and limit (0 for none)."""
-
-    lower: Int64Array
-    upper: Int64Array
-    base: Int64Array
-    peak: Int64Array
-    current: Int64Array
-    limit: Int64Array
-    managed: BoolArray
-
-
 def compute_min_memory_limits(
     candidates: ResizablePodColumns, current: Int64Array, demand: MemoryLimitDemand, ceiling: MemoryLimitCeilings | None
 ) -> Int64Array:
@@ -57,59 +44,6 @@ def compute_min_memory_limits(
     needed = np.maximum(demand.known, candidates.heap_limit)
     minimum_if_added = np.where(candidates.adds_limit[ResourceName.MEMORY], needed, 0)
     return np.where(current > 0, minimum, minimum_if_added)
-
-
-def apply_limit_ranges(
-    candidates: ResizablePodColumns, resource: ResourceName, bounds: LimitRangeBounds, minimum_limit: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """Return the smallest and the largest request of each container that LimitRanges allow with the least limits.
-
-    A limit is not lowered below known use, nor on a short history. If a LimitRange has a maximum limit/request ratio,
-    the request rises to what that limit needs; if no request is enough, the pod is skipped.
-    """
-    lower, upper = _raise_to_limit_ratio(candidates, resource, bounds, minimum_limit), bounds.upper
-    if not candidates.pod_ranges:
-        return lower, upper
-    lower, upper = lower.copy(), upper.copy()
-    for index, ranges in candidates.pod_ranges.items():
-        first = int(candidates.first_container[index])
-        containers, pod_range = slice(first, first + len(candidates.pods[index].sized)), ranges.get(resource)
-        if pod_range is None or not candidates.manages[resource][index]:
-            continue
-        minimums, maximums, limits = (
-            lower[containers].tolist(),
-            upper[containers].tolist(),
-            minimum_limit[containers].tolist(),
-        )
-        base, current = (
-            np.maximum(bounds.base[containers], lower[containers]).tolist(),
-            bounds.current[containers].tolist(),
-        )
-        # The present limit may stay if no larger one is allowed.
-        kept_limits = np.where(
-            bounds.limit[containers] > 0,
-            np.minimum(bounds.limit[containers], minimum_limit[containers]),
-            minimum_limit[containers],
-        ).tolist()
-        allowed = pod_range.get_maximum_requests(minimums, base, bounds.peak[containers].tolist(), kept_limits)
-        if allowed is not None:
-            maximums = [max(floor, min(pair)) for floor, *pair in zip(minimums, maximums, allowed, strict=True)]
-        required = pod_range.get_minimum_requests(current, base, maximums, limits)
-        lower[containers], upper[containers] = np.maximum(lower[containers], required), maximums
-    return lower, upper
-
-
-def _raise_to_limit_ratio(
-    candidates: ResizablePodColumns, resource: ResourceName, bounds: LimitRangeBounds, minimum_limit: Int64Array
-) -> Int64Array:
-    ratio, unit = candidates.limit_ratio[resource], ROUNDING_UNIT[resource]
-    applies = bounds.managed & (minimum_limit > 0) & ~np.isinf(ratio)
-    if not applies.any():
-        return bounds.lower
-    finite = np.where(applies, ratio, 1.0)
-    needed = round_up_integers(np.ceil(minimum_limit / finite).astype(np.int64), unit)
-    needed += np.where(needed * finite < minimum_limit, unit, 0)
-    return np.where(applies & (needed <= bounds.upper), np.maximum(bounds.lower, needed), bounds.lower)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,14 +203,68 @@ def _apply_min_limit(
     resource: ResourceName,
     minimum_limit: Int64Array,
 ) -> ResourceDemand:
-    bounds = LimitRangeBounds(
-        demand.lower, demand.upper, demand.base, demand.peak, demand.current, limit, demand.managed
-    )
-    lower, upper = apply_limit_ranges(candidates, resource, bounds, minimum_limit)
+    lower, upper = _apply_limit_ranges(demand, limit, candidates, resource, minimum_limit)
     if lower is demand.lower and upper is demand.upper:
         return demand
     base = np.clip(demand.base, np.minimum(lower, demand.current), upper)
     return replace(demand, lower=lower, upper=upper, base=np.where(demand.managed, base, demand.base))
+
+
+def _apply_limit_ranges(
+    demand: ResourceDemand,
+    limit: Int64Array,
+    candidates: ResizablePodColumns,
+    resource: ResourceName,
+    minimum_limit: Int64Array,
+) -> tuple[Int64Array, Int64Array]:
+    """Return the smallest and the largest request of each container that LimitRanges allow with the least limits.
+
+    A limit is not lowered below known use, nor on a short history. If a LimitRange has a maximum limit/request ratio,
+    the request rises to what that limit needs; if no request is enough, the pod is skipped.
+    """
+    lower, upper = _raise_to_limit_ratio(candidates, resource, demand, minimum_limit), demand.upper
+    if not candidates.pod_ranges:
+        return lower, upper
+    lower, upper = lower.copy(), upper.copy()
+    for index, ranges in candidates.pod_ranges.items():
+        first = int(candidates.first_container[index])
+        containers, pod_range = slice(first, first + len(candidates.pods[index].sized)), ranges.get(resource)
+        if pod_range is None or not candidates.manages[resource][index]:
+            continue
+        minimums, maximums, limits = (
+            lower[containers].tolist(),
+            upper[containers].tolist(),
+            minimum_limit[containers].tolist(),
+        )
+        base, current = (
+            np.maximum(demand.base[containers], lower[containers]).tolist(),
+            demand.current[containers].tolist(),
+        )
+        # The present limit may stay if no larger one is allowed.
+        kept_limits = np.where(
+            limit[containers] > 0,
+            np.minimum(limit[containers], minimum_limit[containers]),
+            minimum_limit[containers],
+        ).tolist()
+        allowed = pod_range.get_maximum_requests(minimums, base, demand.peak[containers].tolist(), kept_limits)
+        if allowed is not None:
+            maximums = [max(floor, min(pair)) for floor, *pair in zip(minimums, maximums, allowed, strict=True)]
+        required = pod_range.get_minimum_requests(current, base, maximums, limits)
+        lower[containers], upper[containers] = np.maximum(lower[containers], required), maximums
+    return lower, upper
+
+
+def _raise_to_limit_ratio(
+    candidates: ResizablePodColumns, resource: ResourceName, demand: ResourceDemand, minimum_limit: Int64Array
+) -> Int64Array:
+    ratio, unit = candidates.limit_ratio[resource], ROUNDING_UNIT[resource]
+    applies = demand.managed & (minimum_limit > 0) & ~np.isinf(ratio)
+    if not applies.any():
+        return demand.lower
+    finite = np.where(applies, ratio, 1.0)
+    needed = round_up_integers(np.ceil(minimum_limit / finite).astype(np.int64), unit)
+    needed += np.where(needed * finite < minimum_limit, unit, 0)
+    return np.where(applies & (needed <= demand.upper), np.maximum(demand.lower, needed), demand.lower)
 
 
 def _cap_at_limit_ceilings(memory: ResourceDemand, limit: Int64Array, ceilings: MemoryLimitCeilings) -> ResourceDemand:
