@@ -171,14 +171,6 @@ def compute_slack_reduction_from_vpa(policies: Mapping[str, PolicyScore]) -> Map
         return (of - at) / (of - to) if at is not None and of is not None and to is not None and of > to else None
 
     return {
-        name: SlackReduction(share(score, _get_cpu_slack), share(score, _get_memory_slack))
+        name: SlackReduction(share(score, COST_AXES["CPU slack"]), share(score, COST_AXES["memory slack"]))
         for name, score in policies.items()
     }
-
-
-def _get_cpu_slack(score: PolicyScore) -> float | None:
-    return score.cpu.relative_slack
-
-
-def _get_memory_slack(score: PolicyScore) -> float | None:
-    return score.memory.relative_slack if score.memory is not None else None

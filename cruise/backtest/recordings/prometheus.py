@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-import msgspec
 import numpy as np
 
 from cruise.adapters.prometheus.clusters import select_cluster
@@ -32,10 +31,9 @@ from cruise.backtest.recordings.recording import (
     do_passes_fall_on_samples,
 )
 from cruise.decisions.preflight.usage import describe_cluster_series
-from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.arrays import Float32Array
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Pod, WorkloadRef
-from cruise.domain.original_resources import parse_original_resources
+from cruise.domain.original_resources import read_original_resources
 from cruise.domain.resources import Resources
 from cruise.domain.usage import ContainerKey
 from cruise.errors import BadInputError
@@ -132,12 +130,7 @@ def _parse_pod_name(pod: str) -> list[WorkloadRef]:
 
 def _requests(pod: Pod) -> Iterable[tuple[str, ContainerRole, Resources]]:
     """Return each container's requests before any change at admission."""
-    annotation = pod.annotations.get(ORIGINAL_RESOURCES)
-    try:
-        originals = parse_original_resources(annotation) if annotation else {}
-    except (ValueError, msgspec.MsgspecError):
-        # Not written by cruise: use the present requests.
-        originals = {}
+    originals = read_original_resources(pod)
     for container in pod.containers:
         requested = originals[container.name][0] if container.name in originals else container.requests
         yield container.name, container.role, requested.resources

@@ -12,7 +12,7 @@ from cruise.decisions.packing.remaining_plan import (
     index_pods_by_uid,
 )
 from cruise.domain.actions import ResizePod
-from cruise.domain.annotations import PLACEMENT_HINT
+from cruise.domain.annotations import PLACEMENT_HINT, format_placement_hint
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.packing_plan import (
     ArrivalPod,
@@ -138,11 +138,6 @@ def _compute_free_capacity(
     return {node.name: node.allocatable - used.get(node.name, NO_RESOURCES) for node in nodes}
 
 
-def format_placement_hint_annotation(hint: PlacementHint) -> str:
-    """Return the value of the placement hint annotation of a pod."""
-    return f"{hint.replaces} {hint.node}"
-
-
 def find_evicted_uids(plan: PackingPlan, stage: PlanStage, pods: PodsByUid) -> frozenset[str]:
     """Return the uids of pods evicted in the current stage, or deleted by others since it started."""
     evicted = {departure.uid for departure in plan.evicted}
@@ -236,14 +231,11 @@ class StageArrivalPods:
             return
         known = set(self._plan.earlier_pods) | {pod.uid for pod in self._replacements.values()}
         new = [pod for pod in pods if pod.uid not in known and pod.owner_name is not None and _is_active(pod)]
-        all_hints = {format_placement_hint_annotation(hint) for hint in self._plan.expected}
+        all_hints = {format_placement_hint((hint.replaces, hint.node)) for hint in self._plan.expected}
         for hint in expected:
             candidates = [pod for pod in new if _could_replace(pod, hint)]
-            annotated = [
-                pod
-                for pod in candidates
-                if pod.annotations.get(PLACEMENT_HINT) == format_placement_hint_annotation(hint)
-            ]
+            own_hint = format_placement_hint((hint.replaces, hint.node))
+            annotated = [pod for pod in candidates if pod.annotations.get(PLACEMENT_HINT) == own_hint]
             unannotated = [pod for pod in candidates if pod.annotations.get(PLACEMENT_HINT) not in all_hints]
             for pod in (*annotated, *unannotated)[:1]:
                 self._replacements[hint.replaces] = pod
