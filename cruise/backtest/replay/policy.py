@@ -10,6 +10,7 @@ from cruise.backtest.recordings.scaling import ReplayHpaOptions
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.policy import Policy
+from cruise.domain.prices import ResourcePrices
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.domain.rightsizing_policies import RightsizingPolicy
 
@@ -166,7 +167,6 @@ class ReplayOptions:
     risk: float = 1e-3
     policy: Policy = Policy()
     with_both_consolidations: bool = True
-    price_core_hour: float | None = None
-    price_gibibyte_hour: float | None = None
+    prices: ResourcePrices | None = None
     policy_objects: tuple[RightsizingPolicy, ...] = ()
     added_autoscalers: ReplayHpaOptions | None = None

@@ -22,7 +22,6 @@ from cruise.domain.backtest import (
 
 REVERSAL_SECONDS = 86400
 WORST_CONTAINERS = 10
-_GIBIBYTE = 1 << 30
 _DAY_MINUTES = 1440
 
 
@@ -178,7 +177,7 @@ def compute_policy_score(
     """Compute the score of a replay; `accounts` are those of CPU and memory."""
     cpu, memory = accounts
     days = totals.container_minutes / _DAY_MINUTES
-    resizes = int(changes.resizes.sum())
+    resizes, prices = int(changes.resizes.sum()), options.prices
     return PolicyScore(
         policy=policy,
         cpu=cpu.build_score(),
@@ -192,7 +191,8 @@ def compute_policy_score(
         nodes_peak=nodes_peak,
         pending_pod_minutes=totals.pending_minutes,
         container_days=days,
-        cost=_compute_cost(options, totals.node_minutes / 60),
+        # Requests cost nothing, nodes do.
+        cost=None if prices is None else totals.node_minutes / 60 * prices.compute_hourly_cost(options.node),
         worst_containers=_find_worst_containers(recording, options, cpu, memory, changes),
         time_line=time_line,
         hourly_counts=hourly_counts,
@@ -202,15 +202,6 @@ def compute_policy_score(
 
 def _divide(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
-
-
-def _compute_cost(options: ReplayOptions, node_hours: float) -> float | None:
-    """Return the cost of the nodes, None without prices. Requests cost nothing."""
-    if options.price_core_hour is None and options.price_gibibyte_hour is None:
-        return None
-    cpu = options.node.cpu_millicores / 1000 * (options.price_core_hour or 0.0)
-    memory = options.node.memory_bytes / _GIBIBYTE * (options.price_gibibyte_hour or 0.0)
-    return node_hours * (cpu + memory)
 
 
 def _find_worst_containers(

@@ -271,8 +271,7 @@ def _build_options(
         seed=seed,
         risk=risk,
         policy=apply_rule_set(settings.to_policy(), rules),
-        price_core_hour=settings.price_core_hour,
-        price_gibibyte_hour=settings.price_gibibyte_hour,
+        prices=settings.to_price_settings().resources,
     )
 
 
@@ -322,23 +321,21 @@ def _replay(replay: "ReplayRequest", jobs: int | None, scheduler: str | None) ->
 
 def _build_terms(options: "ReplayOptions", half: RecordingHalfName | None, settings: "Settings") -> "ReplayParameters":
     from cruise.domain.backtest import ObjectivePrices
-    from cruise.domain.prices import CORE_HOUR, GIBIBYTE_HOUR
+    from cruise.domain.prices import LIST_PRICES
     from cruise.interfaces.backtest.report import HourlyResourcePrices, ReplayParameters
 
-    prices = None
-    if settings.price_core_hour is not None and settings.price_gibibyte_hour is not None:
-        prices = HourlyResourcePrices(settings.price_core_hour, settings.price_gibibyte_hour)
+    stated, prices = options.prices, options.prices or LIST_PRICES
     return ReplayParameters(
         options.pass_seconds,
         options.creation_time.value,
         options.seed,
         options.risk,
         half.value if half is not None else None,
-        prices,
+        HourlyResourcePrices(stated.cpu_core_hour, stated.memory_gib_hour) if stated is not None else None,
         options.policy.rules.name,
         ObjectivePrices(
-            CORE_HOUR if settings.price_core_hour is None else settings.price_core_hour,
-            GIBIBYTE_HOUR if settings.price_gibibyte_hour is None else settings.price_gibibyte_hour,
+            prices.cpu_core_hour,
+            prices.memory_gib_hour,
             settings.price_starved_minute,
             settings.price_oom_kill,
             settings.price_eviction,

@@ -7,6 +7,7 @@ import pytest
 
 from cruise.backtest.replay.policy import NO_CONTAINERS, ReplayDecision, ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
+from cruise.domain.prices import ResourcePrices
 from cruise.domain.resources import MEBIBYTE, Resources
 from tests.backtest.baselines.recordings import make_recording
 from tests.backtest.replay.policies import FixedSizesPolicy, get_placements, sizes
@@ -24,9 +25,9 @@ def hour(*columns: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
 def test_nodes_are_paid_for_not_requests():
     recording = make_recording(*hour((10, 10), (10, 10)))
     policy = FixedSizesPolicy(sizes((1500, 0, 0), (1500, 0, 0)))
-    options = replace(TERMS, price_core_hour=0.5, price_gibibyte_hour=0.25)
+    options = replace(TERMS, prices=ResourcePrices(0.5, 0.25))
     assert replay_policy(recording, policy, options).cost == pytest.approx(2 * (2 * 0.5 + 4 * 0.25))
-    assert replay_policy(recording, policy, replace(TERMS, price_core_hour=0.5)).cost == pytest.approx(2.0)
+    assert replay_policy(recording, policy, replace(TERMS, prices=ResourcePrices(0.5, 0.0))).cost == pytest.approx(2.0)
     assert replay_policy(recording, policy, TERMS).cost is None
 
 
