@@ -9,8 +9,7 @@ import numpy as np
 from cruise.decisions.pod_policy.heap_floors import compute_heap_memory, compute_running_heap_floor, get_heap_bound
 from cruise.decisions.pod_policy.usable_statistics import get_largest_weekly_usage
 from cruise.decisions.sizing.guaranteed import get_guaranteed_usage
-from cruise.decisions.sizing.memory_limit import supports_lowering_memory_limits
-from cruise.decisions.sizing.node_sizes import SizingResult, must_keep_limit
+from cruise.decisions.sizing.node_sizes import SizingResult, keep_limits
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.autoscalers import LimitRangeItem
@@ -268,11 +267,9 @@ def build_memory_limit_steps(sized: SizingResult, at: int, statistic: Statistic)
         minimum_safe=int(table.limit_demand.minimum_safe[at]),
         cap=None if cap >= UNBOUNDED else cap,
         ceiling=_get_ceiling(sized, at),
-        cannot_be_lowered=not supports_lowering_memory_limits(
-            sized.columns.nodes[int(sized.columns.node_of_container[at])]
-        ),
+        cannot_be_lowered=not sized.columns.lowers_memory_limit[at],
         has_short_history=current > 0 and not bool(table.limit_demand.may_fall[at]),
-        unchanged=must_keep_limit(sized.columns, ResourceName.MEMORY, at),
+        unchanged=bool(keep_limits(sized.columns, ResourceName.MEMORY)[at]),
         memory_leak_suspected=bool(sized.memory_leak_suspected[at]),
         minimum=0 if table.minimum_limit is None else int(table.minimum_limit[ResourceName.MEMORY][at]),
         adds_missing=bool(table.candidates.adds_limit[ResourceName.MEMORY][at]),
@@ -304,7 +301,7 @@ def build_cpu_limit_steps(sized: SizingResult, at: int) -> CpuLimitSteps:
         managed=bool(columns.table.cpu.managed[at]),
         current=current,
         node_allocatable=columns.nodes[int(columns.node_of_container[at])].allocatable.cpu_millicores,
-        unchanged=must_keep_limit(columns, ResourceName.CPU, at),
+        unchanged=bool(keep_limits(columns, ResourceName.CPU)[at]),
         keeps_existing=bool(columns.candidates.keeps_cpu_limit[at] or not columns.candidates.may_grow[at]),
         rises_with_use=bool(columns.candidates.raises_cpu_limit[at]),
         final=final,

@@ -16,7 +16,6 @@ from cruise.decisions.sizing.demand import DemandTable, ResourceDemand
 from cruise.decisions.sizing.memory_limit import (
     AFTER_OOM_KILL_FACTOR,
     has_long_history,
-    supports_lowering_memory_limits,
 )
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, cap_against_overflow, round_up_integers
@@ -167,8 +166,7 @@ def limit_guaranteed_growth(columns: NodePodColumns) -> NodePodColumns:
     if not candidates.guaranteed.any():
         return columns
     rows = candidates.guaranteed[candidates.pod_of_container]
-    lowers = np.array([supports_lowering_memory_limits(node) for node in columns.nodes], dtype=np.bool_)
-    keeps_memory = rows & table.memory.managed & ~lowers[columns.node_of_container]
+    keeps_memory = rows & table.memory.managed & ~columns.lowers_memory_limit
     raised = np.where(keeps_memory, np.maximum(table.memory.base, table.memory.current), table.memory.base)
     memory = _set_bases(table.memory, raised, keeps_memory)
     # A maximum below the present size would decrease it.
@@ -191,12 +189,8 @@ def _limit_growth(
     bases = demand.base - growth
     free = columns.available[resource] - columns.largest_headroom_by_node[resource]
     free = free - columns.sum_by_node(candidates.sum_by_pod(resource, bases))
-    order = np.flatnonzero(growth)
-    order = order[np.lexsort((order, growth[order], columns.node_of_container[order]))]
-    wanted, nodes = growth[order], columns.node_of_container[order]
-    before = np.cumsum(wanted) - wanted
-    remaining = np.maximum(free[nodes] - (before - before[np.searchsorted(nodes, nodes)]), 0)
-    bases[order] += np.where(remaining >= wanted, wanted, remaining // unit * unit)
+    shared = columns.share_smallest_first(growth, free)
+    bases += np.where(shared == growth, growth, shared // unit * unit)
     return _set_bases(demand, bases, growth > 0)
 
 

@@ -84,6 +84,17 @@ class NodePodColumns:
         pods: list[int] = order[ends[node] : ends[node + 1]].tolist()
         return pods
 
+    def share_smallest_first(self, wanted: Int64Array, free_capacity: Int64Array) -> Int64Array:
+        """Share each node's free capacity among what its containers want, the smallest first."""
+        order = np.flatnonzero(wanted > 0)
+        order = order[np.lexsort((order, wanted[order], self.node_of_container[order]))]
+        amounts, nodes = wanted[order], self.node_of_container[order]
+        before = np.cumsum(amounts) - amounts
+        remaining = np.maximum(free_capacity[nodes] - (before - before[np.searchsorted(nodes, nodes)]), 0)
+        shared = np.zeros_like(wanted)
+        shared[order] = np.minimum(amounts, remaining)
+        return shared
+
     def sum_by_node(self, of_pods: Int64Array) -> Int64Array:
         """Sum a column of pods by node."""
         sums = np.zeros(len(self.nodes), dtype=np.int64)

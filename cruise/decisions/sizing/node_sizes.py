@@ -286,7 +286,7 @@ def _compute_memory_limits(columns: NodePodColumns, memory: Int64Array) -> Int64
     highest = np.where(columns.candidates.may_grow, _NO_BOUND, present)
     limits = np.minimum(limits, highest)
     limits = _apply_pod_ranges(columns, ResourceName.MEMORY, memory, limits, np.minimum(maximum, highest))
-    return np.where(table.memory.managed & ~_keep_limits(columns, ResourceName.MEMORY), limits, table.memory_limit)
+    return np.where(table.memory.managed & ~keep_limits(columns, ResourceName.MEMORY), limits, table.memory_limit)
 
 
 def _apply_pod_ranges(
@@ -325,19 +325,13 @@ def _compute_cpu_limits(columns: NodePodColumns, cpu: Int64Array) -> Int64Array:
         raised = np.maximum(raised, np.where(table.cpu_limit > 0, np.minimum(minimum, table.cpu_limit), minimum))
     has_limit = (table.cpu_limit > 0) | (columns.candidates.adds_limit[ResourceName.CPU] & (cpu > 0))
     raised = _apply_pod_ranges(columns, ResourceName.CPU, cpu, np.where(has_limit, raised, 0), maximum)
-    changes = table.cpu.managed & has_limit & ~_keep_limits(columns, ResourceName.CPU) & ~candidates.keeps_cpu_limit
+    changes = table.cpu.managed & has_limit & ~keep_limits(columns, ResourceName.CPU) & ~candidates.keeps_cpu_limit
     limits = np.where(changes, raised, table.cpu_limit)
     is_highest = ~candidates.may_grow & (table.cpu_limit > 0)
     return np.where(is_highest, np.minimum(limits, table.cpu_limit), limits)
 
 
-def must_keep_limit(columns: NodePodColumns, resource: ResourceName, at: int) -> bool:
-    """Return whether one container's limit is unchanged because a quota counts it."""
-    quotas = columns.table.quotas
-    return quotas is not None and bool(quotas.keeps_limits[resource][at])
-
-
-def _keep_limits(columns: NodePodColumns, resource: ResourceName) -> BoolArray:
+def keep_limits(columns: NodePodColumns, resource: ResourceName) -> BoolArray:
     """Return for each container whether its limit is unchanged because a quota counts it."""
     quotas = columns.table.quotas
     return np.zeros(len(columns.node_of_container), dtype=np.bool_) if quotas is None else quotas.keeps_limits[resource]

@@ -93,8 +93,8 @@ def grant_user_minimums(
     user_minimums = columns.candidates.user_minimums
     if user_minimums is None:
         return NO_USER_MINIMUM_GRANTS
-    grants = UserMinimumGrants({}, {}, {resource: final.copy() for resource, final in sizes.items()})
-    requested, granted = dict(grants.requested), dict(grants.granted)
+    sizes_before = {resource: final.copy() for resource, final in sizes.items()}
+    requested, granted = dict[ResourceName, Int64Array](), dict[ResourceName, Int64Array]()
     for resource, final in sizes.items():
         demand, unit = columns.table.get_resource(resource), ROUNDING_UNIT[resource]
         may_grow = (fit.remains & fit.fits[resource][columns.node_of_pod])[columns.candidates.pod_of_container]
@@ -106,23 +106,12 @@ def grant_user_minimums(
             # Replacements need the free capacity: nothing more is granted until they run.
             maximum = np.minimum(maximum, np.maximum(demand.current, final))
         wanted = np.where(demand.managed & may_grow, np.minimum(rounded, maximum) - final, 0)
-        order = np.flatnonzero(wanted > 0)
-        order = order[np.lexsort((order, wanted[order], columns.node_of_container[order]))]
         sums = np.where(fit.remains, columns.candidates.sum_by_pod(resource, final), 0)
         free_capacity = columns.available[resource] - columns.sum_by_node(sums)
-        amounts = np.zeros_like(final)
-        amounts[order] = _smallest_first(wanted[order], columns.node_of_container[order], free_capacity) // unit * unit
+        amounts = columns.share_smallest_first(wanted, free_capacity) // unit * unit
         final += amounts
         requested[resource], granted[resource] = np.maximum(wanted, 0), amounts
-    return UserMinimumGrants(requested, granted, grants.sizes_before)
-
-
-def _smallest_first(wanted: Int64Array, nodes: Int64Array, free_capacity: Int64Array) -> Int64Array:
-    """Share each node's free capacity among requests that are sorted by node and then by size."""
-    before = np.cumsum(wanted) - wanted
-    first = np.searchsorted(nodes, nodes)
-    remaining = np.maximum(free_capacity[nodes] - (before - before[first]), 0)
-    return np.minimum(wanted, remaining)
+    return UserMinimumGrants(requested, granted, sizes_before)
 
 
 def release_user_minimums(
