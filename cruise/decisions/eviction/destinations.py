@@ -286,24 +286,24 @@ class _PassPlacements:
     def add(self, pod: Pod, node: str) -> None:
         """Add a pod to a node."""
         self._pod_placements.add(pod, node)
-        self._count(node, count_pod_requests(pod), -1)
+        self._count(self._free, node, count_pod_requests(pod), -1)
 
     def evict(self, pod: Pod) -> None:
         """Remove a pod from its node."""
         if pod.node is not None:
             requests = count_pod_requests(self._pod_placements.remove(get_pod_key(pod)))
-            self._count(pod.node, requests, 1)
-            self._count_terminating(pod.node, requests, 1)
+            self._count(self._free, pod.node, requests, 1)
+            self._count(self._terminating, pod.node, requests, 1)
 
     def restore(self, pod: Pod, node: str) -> None:
         """Return an evicted pod to its node."""
         self.add(pod, node)
-        self._count_terminating(node, count_pod_requests(pod), -1)
+        self._count(self._terminating, node, count_pod_requests(pod), -1)
 
     def remove_from(self, node: str, pod: Pod) -> None:
         """Remove the replacement of a pod from its node."""
         requests = count_pod_requests(self._pod_placements.remove(get_pod_key(pod)))
-        self._count(node, requests, 1)
+        self._count(self._free, node, requests, 1)
         self._use_spare(self._number[node], requests, -1)
 
     def _put_pending(self, snapshot: ClusterSnapshot, shrunk: Callable[[Pod], Pod]) -> list[Pod]:
@@ -325,15 +325,10 @@ class _PassPlacements:
         fits = count_pod_requests(pod).fits_in(self._limits[number])
         return fits and next(check_node(self._pod_placements, pod, self._nodes[number]), None) is None
 
-    def _count(self, node: str, amount: Resources, step: int) -> None:
+    def _count(self, by_node: Int64Array, node: str, amount: Resources, step: int) -> None:
         number = self._number.get(node)
         if number is not None:
-            self._free[number] += (step * amount.cpu_millicores, step * amount.memory_bytes)
-
-    def _count_terminating(self, node: str, amount: Resources, step: int) -> None:
-        number = self._number.get(node)
-        if number is not None:
-            self._terminating[number] += (step * amount.cpu_millicores, step * amount.memory_bytes)
+            by_node[number] += (step * amount.cpu_millicores, step * amount.memory_bytes)
 
     def _use_spare(self, number: int, amount: Resources, step: int) -> None:
         self._spare[number] -= (step * amount.cpu_millicores, step * amount.memory_bytes)

@@ -295,11 +295,7 @@ def build_node_plans(
         find_under_requested_containers(sizing.result),
     )
     return [
-        replace(
-            _build_plan(capacity, sizing.result, resizes, skipped, suspected_leaks),
-            over_requested=find_over_requested_resources(sizing.result, capacity.number),
-            under_requested=tuple(under_requested.get(capacity.number, ())),
-        )
+        _build_plan(capacity, sizing.result, resizes, skipped, suspected_leaks, under_requested)
         for capacity in sizing.capacities
     ]
 
@@ -355,6 +351,7 @@ def _build_plan(
     resizes: Sequence[ResizePod | None],
     skipped: Sequence[SkippedPod | None],
     suspected_leaks: Mapping[int, Sequence[SkippedPod]],
+    under_requested: Mapping[int, Sequence[tuple[str, str, ResourceName]]],
 ) -> NodePlan:
     node, table, pods = capacity.number, sized.columns.table, sized.columns.get_pods_on_node(capacity.number)
     cpu, memory = sized.node_needs[ResourceName.CPU], sized.node_needs[ResourceName.MEMORY]
@@ -385,4 +382,6 @@ def _build_plan(
         headroom_by_pod=Resources(*(_sum_own_headroom(sized.headroom_shares[one], node) for one in ResourceName)),
         shortages=sized.fit.shortages.get(node, frozenset()),
         eviction_pressure=sized.fit.eviction_pressure.get(node, frozenset()),
+        over_requested=find_over_requested_resources(sized, node),
+        under_requested=tuple(under_requested.get(node, ())),
     )
