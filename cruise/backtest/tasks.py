@@ -36,11 +36,9 @@ class RecordingSource(Protocol):
     @property
     def label(self) -> str:
         """The name in progress messages."""
-        ...
 
     def read(self, on_progress: Callable[[float], None], add_note: Callable[[str], None]) -> UsageRecording:
         """Read the recording; `add_note` receives lines about missing parts. Raises BadInputError, UnavailableError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,7 +166,6 @@ class ProgressShares(Protocol):
 
     def __setitem__(self, number: int, share: float, /) -> None:
         """Set the share of a task."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,23 +23,18 @@ class ReviewHandler(Protocol):
 
     def now(self) -> float:
         """Return the time for `received_at` of `review`."""
-        ...
 
     async def answer(self, body: bytes) -> bytes:
         """Return the answer to a review received now; it may wait for a lookup."""
-        ...
 
     def review(self, body: bytes, came_at: float | None = None) -> bytes:
         """Return the answer to a review, or to any other body."""
-        ...
 
     def answer_unreadable(self, beginning: bytes, verdict: ReviewAnswer, why: str) -> bytes:
         """Return the answer to a body that is not read to its end."""
-        ...
 
     def answer_without_patch(self, verdict: ReviewAnswer) -> None:
         """Count a request that gets no answer to a review."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

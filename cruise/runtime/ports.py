@@ -174,7 +174,6 @@ class StorePort(Protocol):
 
     async def read_container_starts(self) -> Sequence[ContainerStart]:
         """Return the stored starts, in no order; `prune` keeps the newest of each workload's container."""
-        ...
 
     async def read_peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
         """Return the largest hourly peaks over `hours`, and over all hours from `since_hour` on."""
@@ -229,7 +228,6 @@ class StorePort(Protocol):
 
     async def read_audited_namespaces(self) -> Set[str]:
         """Return the namespaces of all audit lines and user actions."""
-        ...
 
     async def read_done_outcomes(
         self, since: datetime, limit: int, namespaces: Set[str] | None = None
@@ -238,7 +236,6 @@ class StorePort(Protocol):
 
     async def count_outcomes(self, since: datetime) -> Sequence[OutcomeCount]:
         """Return the counts of the outcomes since a time, without skips, in no order."""
-        ...
 
     async def read_pod_outcomes(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
         """Return every audit line about a pod's name since a time, newest first, by an indexed query."""
@@ -292,7 +289,6 @@ class StorePort(Protocol):
 
         Those of pods that are gone are kept for long: a read of all grows with every pod that ever was.
         """
-        ...
 
     async def read_signing_keys(self) -> Sequence[bytes]:
         """Return the keys that verify the webhook's annotations, the signing key first.

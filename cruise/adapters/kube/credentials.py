@@ -166,7 +166,6 @@ class CredentialSource(Protocol):
 
     async def read(self, *, force: bool) -> ApiIdentity:
         """Read the credentials; `force` runs a plugin again before its credentials expire. Raises BadInputError."""
-        ...
 
 
 class ServiceAccountCredentials:

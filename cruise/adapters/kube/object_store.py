@@ -87,15 +87,12 @@ class ObjectKeeper(Protocol[T_contra]):
 
     def put(self, item: T_contra | UnreadableObject) -> None:
         """Add or replace an object."""
-        ...
 
     def drop(self, key: Key) -> None:
         """Remove an object."""
-        ...
 
     def list_keys(self) -> set[Key]:
         """Return the keys of all objects."""
-        ...
 
 
 class WatchedObjectStore:

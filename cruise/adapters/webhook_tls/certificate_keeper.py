@@ -68,11 +68,9 @@ class CertificateStorage(Protocol):
 
         Raises BadInputError, RefusedError, ThrottledError and UnavailableError.
         """
-        ...
 
     async def write(self, files: Mapping[str, bytes], version: str) -> None:
         """Replace the stored files. Raises ConflictError if `version` is outdated, else as `read` does."""
-        ...
 
 
 class CertificateKeeper:

@@ -91,11 +91,9 @@ class WindowStatistic(Protocol):
 
     def add(self, signal: WindowUsageSignal) -> None:
         """Take in a window."""
-        ...
 
     def get_values(self) -> Float64Array:
         """Return the statistic of every job, NaN without history."""
-        ...
 
 
 class GrowingWeight:

@@ -31,11 +31,9 @@ class HistogramBuckets(Protocol):
     @property
     def starts(self) -> Float64Array:
         """The start of each bucket."""
-        ...
 
     def find(self, values: Float64Array) -> Int64Array:
         """Return the bucket of each value; values outside all buckets belong to the nearest."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,6 @@ class ReplayPolicy(Protocol):
     @property
     def name(self) -> str:
         """The policy's name in tables."""
-        ...
 
     def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Receive the samples of one pass interval: matrices (times, containers) up to `time`; NaN is no sample.
@@ -123,11 +122,9 @@ class ReplayPolicy(Protocol):
 
         Also called for running containers (`view.node` not negative), to predict the sizes of replacement pods.
         """
-        ...
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
         """Return the decision of the pass at `view.time`."""
-        ...
 
     def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         """Record a kill and return the immediate reaction: by default nothing. The container has restarted already."""

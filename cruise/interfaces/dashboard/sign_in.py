@@ -100,15 +100,12 @@ class IdentityProvider(Protocol):
     @property
     def host(self) -> str:
         """The provider's host name."""
-        ...
 
     async def start_sign_in(self) -> SignInRequest:
         """Return a new sign-in request with the provider's address. Raises UnavailableError."""
-        ...
 
     async def complete_sign_in(self, sign_in: SignInRequest, code: str) -> Caller:
         """Exchange the provider's code for the caller. Raises SignInDeniedError, UnavailableError."""
-        ...
 
 
 class IdentityProviderAuthority:

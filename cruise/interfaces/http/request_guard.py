@@ -78,11 +78,9 @@ class CallerAuthority(Protocol):
 
     async def authenticate(self, token: str) -> Caller | None:
         """Return the caller of a token, None if it is not accepted. Raises ThrottledError, UnavailableError."""
-        ...
 
     async def authorize(self, caller: Caller, access: Access) -> bool:
         """Tell whether a caller has an access right. Raises ThrottledError, UnavailableError."""
-        ...
 
 
 class PathAccessRules(Protocol):
@@ -90,17 +88,14 @@ class PathAccessRules(Protocol):
 
     def get_required_access(self, method: str, path: str) -> PathAccess | None:
         """Return the access right that a request requires, None for a public path."""
-        ...
 
     def get_credentials(self, scope: Scope) -> str | None:
         """Return the Authorization value of a request that has no such header."""
-        ...
 
     async def respond_rejection(
         self, scope: Scope, send: Send, status: HTTPStatus, reason: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> None:
         """Send the response to a rejected request."""
-        ...
 
 
 class ApiAccessRules:

@@ -33,18 +33,15 @@ class WhatIfPort(Protocol):
 
     def get_last(self) -> WhatIfRun | None:
         """Return the current run, or the last one."""
-        ...
 
     async def begin(self, proposal: WhatIfProposal, caller: Caller) -> WhatIfRun:
         """Start a run.
 
         Raises BadInputError for an invalid proposal, ThrottledError while another one runs, UnavailableError.
         """
-        ...
 
     async def cancel(self) -> None:
         """Cancel the current run, if there is one."""
-        ...
 
 
 class PolicyObjectPort(Protocol):
@@ -52,11 +49,9 @@ class PolicyObjectPort(Protocol):
 
     async def list_missing_access(self, namespace: str, verbs: tuple[str, ...]) -> Sequence[str]:
         """Return which of the verbs cruise itself lacks. Raises CruiseError."""
-        ...
 
     async def read_ownership(self, namespace: str, name: str) -> PolicyOwnership | None:
         """Return who maintains a policy, None if there is none. Raises CruiseError."""
-        ...
 
     async def apply(
         self, namespace: str, name: str, document: Mapping[str, Any], before: PolicyOwnership | None
@@ -65,11 +60,9 @@ class PolicyObjectPort(Protocol):
 
         Raises ConflictError, NotFoundError if the kind is not served, RefusedError and other CruiseErrors.
         """
-        ...
 
     async def delete(self, namespace: str, name: str, before: PolicyOwnership) -> None:
         """Delete a policy, unless it changed since it was read as `before`. Raises as `apply` does."""
-        ...
 
 
 class ApiView(Protocol):
@@ -78,55 +71,43 @@ class ApiView(Protocol):
     @property
     def store(self) -> StorePort:
         """The database."""
-        ...
 
     @property
     def policy(self) -> Policy:
         """The settings of decisions."""
-        ...
 
     @property
     def prices(self) -> PriceSettings:
         """The prices that settings state."""
-        ...
 
     def now(self) -> datetime:
         """Return the controller's time."""
-        ...
 
     def get_figures(self) -> ControllerFigures:
         """Return the state of the controller; `paused` may be None."""
-        ...
 
     def get_last_pass(self) -> NodePassResult | None:
         """Return the last node pass of this process, None before the first one or if another process is the leader."""
-        ...
 
     async def snapshot(self) -> ClusterSnapshot:
         """Return the cluster as it is watched now. Raises UnavailableError."""
-        ...
 
     async def statistics(self) -> StatisticsTable:
         """Return the statistics of the last usage pass. Raises UnavailableError."""
-        ...
 
     @property
     def policy_objects(self) -> PolicyObjectPort | None:
         """What writes policy objects, None without an API server."""
-        ...
 
     @property
     def what_if_runs(self) -> WhatIfPort | None:
         """The what-if runs, None if there is no recorded usage."""
-        ...
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
         """Restore one workload as `runtime.revert.revert_workload` does. Raises UnavailableError."""
-        ...
 
     async def announce(self, action: UserAction) -> None:
         """Write an Event about a user action; raises nothing."""
-        ...
 
 
 async def wait_for_store(answer: Awaitable[T]) -> T:
@@ -199,7 +180,6 @@ class NamespaceAuthority(Protocol):
 
     async def authorize(self, caller: Caller, access: Access) -> bool:
         """Tell whether a caller has an access right. Raises ThrottledError, UnavailableError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,6 @@ class PackingSolver(Protocol):
 
     def pack(self, problem: PackingProblem, seconds: float, /) -> Awaitable[Packing]:
         """Return the best packing found within `seconds` that obeys every rule."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

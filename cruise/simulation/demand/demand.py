@@ -26,7 +26,6 @@ class DemandSource(Protocol):
         The arguments are broadcast against each other; `at` is in Unix seconds, `age` is the seconds since the start of
         the container's process.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
