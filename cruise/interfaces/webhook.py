@@ -3,12 +3,17 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from cruise.interfaces.http.figures import WebhookFigures
 from cruise.interfaces.http.health import SINGLE_RESPONSE, AsgiApp, Receive, Scope, Send, send_response
 from cruise.kube_json.admission_review import ReviewLimits
-from cruise.runtime.admission_reviewer import SECONDS_BOUNDS, TOO_LARGE, UNKNOWN_CALLER, ReviewAnswer, ReviewCounts
+from cruise.runtime.admission_reviewer import (
+    SECONDS_BOUNDS,
+    TOO_LARGE,
+    UNKNOWN_CALLER,
+    AdmissionReviewer,
+    ReviewCounts,
+)
 
 MUTATE_PATH = "/mutate"
 # Larger reviews are answered one at a time, and other requests run between two of them.
@@ -16,25 +21,6 @@ _SMALL_REVIEW_BYTES = 16 << 10
 _JSON = (b"content-type", b"application/json")
 _RESPONSE = b"HTTP/1.1 200 OK\r\n%b: %b\r\ncontent-length: %%d\r\n\r\n%%b" % _JSON
 _CLOSE = (b"connection", b"close")
-
-
-class ReviewHandler(Protocol):
-    """Answers admission reviews."""
-
-    def now(self) -> float:
-        """Return the time for `received_at` of `review`."""
-
-    async def answer(self, body: bytes) -> bytes:
-        """Return the answer to a review received now; it may wait for a lookup."""
-
-    def review(self, body: bytes, came_at: float | None = None) -> bytes:
-        """Return the answer to a review, or to any other body."""
-
-    def answer_unreadable(self, beginning: bytes, verdict: ReviewAnswer, why: str) -> bytes:
-        """Return the answer to a body that is not read to its end."""
-
-    def answer_without_patch(self, verdict: ReviewAnswer) -> None:
-        """Count a request that gets no answer to a review."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +36,7 @@ class AllowedCallers:
 
 
 def create_webhook_app(
-    reviews: ReviewHandler,
+    reviews: AdmissionReviewer,
     stopping: Callable[[], bool] = lambda: False,
     *,
     largest_bytes: int = ReviewLimits().review_bytes,

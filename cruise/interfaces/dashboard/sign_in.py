@@ -213,13 +213,12 @@ FORM_PREFIX = "/forms/"
 _PUBLIC_PATHS = UNAUTHENTICATED_PAGES | {"/favicon.ico"}
 
 
-class DashboardAccess:
-    """Implements `PathAccessRules` for pages, forms and static files, and delegates everything else to the API."""
+class DashboardAccess(ApiAccessRules):
+    """Access to pages, forms and static files, and to the API as its own rules state it."""
 
     def __init__(self, dashboard: Dashboard) -> None:
         self._dashboard = dashboard
         self._api_paths: Mapping[str, str] = {page.path: page.api for page in dashboard.menu} | {"events": "/status"}
-        self._api = ApiAccessRules()
 
     def get_required_access(self, method: str, path: str) -> PathAccess | None:
         """Return the right that a page or form requires, None for public paths."""
@@ -230,7 +229,7 @@ class DashboardAccess:
             return PathAccess(verb, f"/cruise{API_PREFIX}/{api_path}")
         page_api_path = self._api_paths.get(path.split("/")[1])
         if page_api_path is None:
-            return self._api.get_required_access(method, path)
+            return super().get_required_access(method, path)
         return PathAccess("get", f"/cruise{API_PREFIX}{page_api_path}")
 
     def get_credentials(self, scope: Scope) -> str | None:
@@ -243,7 +242,7 @@ class DashboardAccess:
     ) -> None:
         """Redirect browsers to the sign-in page, or show an error page if they are signed in."""
         if is_api_path(scope["path"]):
-            await self._api.respond_rejection(scope, send, status, reason, headers)
+            await super().respond_rejection(scope, send, status, reason, headers)
             return
         request = Request(dict(scope))
         if status is HTTPStatus.UNAUTHORIZED:

@@ -18,7 +18,7 @@ import msgspec
 from cruise.domain.users import Access, Caller, PathAccess
 from cruise.errors import BadInputError, CruiseError, ThrottledError, UnavailableError
 from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send, send_response
-from cruise.interfaces.http.view import NamespaceVisibility
+from cruise.interfaces.http.view import NamespaceAuthority, NamespaceVisibility
 
 _LOCAL_NAMES = frozenset({"localhost"})
 
@@ -73,48 +73,30 @@ ANONYMOUS = Caller("an anonymous client")
 READ_ONLY_METHODS = "the API is read-only: set api_token_file (CRUISE_API_TOKEN_FILE) to let it write"
 
 
-class CallerAuthority(Protocol):
+class CallerAuthority(NamespaceAuthority, Protocol):
     """Authenticates and authorizes callers, such as `KubernetesAuthority` and `StaticTokenAuthority`."""
 
     async def authenticate(self, token: str) -> Caller | None:
         """Return the caller of a token, None if it is not accepted. Raises ThrottledError, UnavailableError."""
-
-    async def authorize(self, caller: Caller, access: Access) -> bool:
-        """Tell whether a caller has an access right. Raises ThrottledError, UnavailableError."""
-
-
-class PathAccessRules(Protocol):
-    """The access right that each path requires, and the responses to rejected requests."""
-
-    def get_required_access(self, method: str, path: str) -> PathAccess | None:
-        """Return the access right that a request requires, None for a public path."""
-
-    def get_credentials(self, scope: Scope) -> str | None:
-        """Return the Authorization value of a request that has no such header."""
-
-    async def respond_rejection(
-        self, scope: Scope, send: Send, status: HTTPStatus, reason: str, headers: Sequence[tuple[bytes, bytes]]
-    ) -> None:
-        """Send the response to a rejected request."""
 
 
 class ApiAccessRules:
     """Access to the API: each path is a separate permission, and rejections are JSON."""
 
     def get_required_access(self, method: str, path: str) -> PathAccess | None:
-        """Return the path as roles name it."""
+        """Return the access right that a request requires, the path as roles name it; None for a public path."""
         # Every authenticated user of a Kubernetes API server may get its own /api/*, so cruise's paths have a prefix.
         named = path if path == "/metrics" else f"/cruise{path}"
         return PathAccess("get" if method in _READS else method.lower(), named)
 
     def get_credentials(self, scope: Scope) -> str | None:
-        """Return None: API clients send the header."""
+        """Return the Authorization value of a request that has no such header: API clients send it."""
         return None
 
     async def respond_rejection(
         self, scope: Scope, send: Send, status: HTTPStatus, reason: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> None:
-        """Send the reason as JSON."""
+        """Send the response to a rejected request, the reason as JSON."""
         await send_response(scope, send, status, msgspec.json.encode({"error": reason}), _JSON, headers)
 
 
@@ -127,7 +109,7 @@ class RequestGuardRules:
     allows_anonymous_reads: bool = True
     allows_anonymous_metrics: bool = True
     concurrent_requests: int = 16
-    access_rules: PathAccessRules = ApiAccessRules()
+    access_rules: ApiAccessRules = ApiAccessRules()
 
 
 class _RejectedRequest(Exception):
