@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 from rich.console import Console, Group, RenderableType
@@ -53,28 +54,43 @@ _PHASE_STYLES = {
 }
 
 
-def render_single_pass_table(
-    node_pass: NodePassResult,
-    mode: Mode,
-    paused: bool,
-    console: Console,
-    packing: PackingPassResult | None = None,
-    packing_outcomes: Sequence[Outcome] = (),
-    notified: NotificationCounts = NO_NOTIFICATIONS,
-) -> Iterator[RenderableType]:
-    """Yield the parts of the report; `packing` is the packing pass after the node pass, with its outcomes."""
-    wide = console.width >= WIDE_TABLE_COLUMNS
-    yield Text(_build_headline(node_pass, mode, paused))
+@dataclass(frozen=True, slots=True)
+class SinglePassResult:
+    """The result of one pass, its mode, and whether writes were paused.
+
+    `packing` is the packing pass after it, None if no pod is pending; `packing_outcomes` the results of its
+    actions. `notifications` counts the notifications.
+    """
+
+    node_pass: NodePassResult
+    mode: Mode
+    paused: bool
+    packing: PackingPassResult | None = None
+    packing_outcomes: Sequence[Outcome] = ()
+    notifications: NotificationCounts = NO_NOTIFICATIONS
+
+    @property
+    def failed(self) -> bool:
+        """Whether a part of the pass failed."""
+        return any(
+            outcome.result is ActionResult.FAILED for outcome in (*self.node_pass.outcomes, *self.packing_outcomes)
+        )
+
+
+def render_single_pass_table(result: SinglePassResult, console: Console) -> Iterator[RenderableType]:
+    """Yield the parts of the report."""
+    node_pass, wide = result.node_pass, console.width >= WIDE_TABLE_COLUMNS
+    yield Text(_build_headline(node_pass, result.mode, result.paused))
     if node_pass.outcomes:
         yield _render_outcomes(node_pass.outcomes, node_pass, wide)
-    if packing is not None:
-        yield from _render_packing(packing)
-        if packing_outcomes:
-            yield _render_outcomes(packing_outcomes, node_pass, wide)
+    if result.packing is not None:
+        yield from _render_packing(result.packing)
+        if result.packing_outcomes:
+            yield _render_outcomes(result.packing_outcomes, node_pass, wide)
     skipped = [*node_pass.unschedulable, *(one for plan in node_pass.plans for one in plan.skipped)]
     if skipped:
         yield _render_skipped(skipped)
-    yield from _render_notified(notified)
+    yield from _render_notified(result.notifications)
 
 
 def _render_notified(notified: NotificationCounts) -> Iterator[RenderableType]:
@@ -208,26 +224,20 @@ def _render_placements(proposal: PackingProposal) -> RenderableType:
 # The JSON document: the plans of `cruise plan`, and their outcomes.
 
 
-def render_single_pass_json(
-    node_pass: NodePassResult,
-    mode: Mode,
-    paused: bool,
-    packing: PackingPassResult | None = None,
-    packing_outcomes: Sequence[Outcome] = (),
-    notified: NotificationCounts = NO_NOTIFICATIONS,
-) -> bytes:
-    """Return the document, with outcomes in the order of execution; `packing` is the packing pass after it."""
+def render_single_pass_json(result: SinglePassResult) -> bytes:
+    """Return the document, with outcomes in the order of execution."""
+    node_pass, packing, notified = result.node_pass, result.packing, result.notifications
     pods = index_pods(node_pass)
     plans = sorted(node_pass.plans, key=lambda plan: plan.node)
     pending = sorted(node_pass.unschedulable, key=lambda one: (one.namespace, one.pod))
     document = {
         "at": convert_to_json(node_pass.at),
-        "mode": mode.label,
-        "paused": paused,
+        "mode": result.mode.label,
+        "paused": result.paused,
         "nodes": [build_node_plan_document(plan) for plan in plans],
         "pending": [{"namespace": one.namespace, "pod": one.pod, "reason": one.reason.value} for one in pending],
         "outcomes": [_build_outcome_document(outcome, pods) for outcome in node_pass.outcomes],
-        "packing": None if packing is None else _build_packing_document(packing, packing_outcomes, pods),
+        "packing": None if packing is None else _build_packing_document(packing, result.packing_outcomes, pods),
         "published": notified.published,
         "notices": {"sent": notified.sent, "dropped": notified.dropped},
     }

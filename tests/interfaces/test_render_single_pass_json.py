@@ -7,7 +7,7 @@ from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode, S
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.reasons import PlanCondition, PlanStatusReason
 from cruise.domain.resources import MEBIBYTE, ResourceName
-from cruise.interfaces.single_pass import render_single_pass_json
+from cruise.interfaces.single_pass import SinglePassResult, render_single_pass_json
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
 from cruise.runtime.packing.packing_pass import PackingPassResult
 from cruise.runtime.ports import PassContext
@@ -29,7 +29,7 @@ async def passed(mode: Mode = Mode.OBSERVE) -> NodePassResult:
 
 
 def document(done: NodePassResult, mode: Mode = Mode.OBSERVE, paused: bool = False) -> dict[str, Any]:
-    text = render_single_pass_json(done, mode, paused)
+    text = render_single_pass_json(SinglePassResult(done, mode, paused))
     assert text.endswith(b"\n")
     said: dict[str, Any] = json.loads(text)
     return said
@@ -97,16 +97,9 @@ async def test_the_packing_pass_is_reported_with_its_plan_and_its_actions():
     done = await passed()
     assert document(done)["packing"] is None
     [outcome] = done.outcomes
-    said = json.loads(render_single_pass_json(done, Mode.FULL, False, PackingPassResult(NOW, 2, PLAN), [outcome]))[
-        "packing"
-    ]
+    result = SinglePassResult(done, Mode.FULL, False, PackingPassResult(NOW, 2, PLAN), [outcome])
+    said = json.loads(render_single_pass_json(result))["packing"]
     assert (said["pending"], said["plan"]["id"], len(said["outcomes"])) == (2, PLAN.id, 1)
-    none = json.loads(
-        render_single_pass_json(
-            done,
-            Mode.FULL,
-            False,
-            PackingPassResult(NOW, 2, condition=PlanCondition(PlanStatusReason.API_ERROR, detail="no order")),
-        )
-    )["packing"]
+    unsolved = PackingPassResult(NOW, 2, condition=PlanCondition(PlanStatusReason.API_ERROR, detail="no order"))
+    none = json.loads(render_single_pass_json(SinglePassResult(done, Mode.FULL, False, unsolved)))["packing"]
     assert none == {"pending": 2, "reason": "no order", "plan": None, "outcomes": []}

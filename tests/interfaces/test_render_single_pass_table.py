@@ -1,6 +1,7 @@
 """The table of one pass."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -9,7 +10,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.reasons import PlanCondition, PlanStatusReason
 from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, StatedResources
 from cruise.domain.users import NotificationCounts
-from cruise.interfaces.single_pass import render_single_pass_table
+from cruise.interfaces.single_pass import SinglePassResult, render_single_pass_table
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
 from cruise.runtime.packing.packing_pass import PackingPassResult
 from cruise.runtime.ports import PassContext
@@ -32,7 +33,11 @@ async def passed(names: list[str]) -> NodePassResult:
 
 
 def table(done: NodePassResult, mode: Mode = Mode.OBSERVE, paused: bool = False, width: int = 140) -> str:
-    return render_to_text(lambda console: render_single_pass_table(done, mode, paused, console), width)
+    return render(SinglePassResult(done, mode, paused), width)
+
+
+def render(result: SinglePassResult, width: int = 140) -> str:
+    return render_to_text(partial(render_single_pass_table, result), width)
 
 
 async def test_each_container_shows_before_after_verdict_and_reason():
@@ -94,9 +99,7 @@ async def test_a_long_list_is_cut_and_says_so():
 
 async def test_the_packing_pass_reports_placements_and_proofs():
     done = await passed(["web-1"])
-    text = render_to_text(
-        lambda console: render_single_pass_table(done, Mode.FULL, False, console, PackingPassResult(NOW, 2, PLAN)), 140
-    )
+    text = render(SinglePassResult(done, Mode.FULL, False, PackingPassResult(NOW, 2, PLAN)))
     assert "1 placed, 1 moved, 1 preempted, 1 resized; feasible in 0.25 s: better than now" in text
     assert "at most 1 more pod of priority 5 could be placed" in " ".join(text.split())
     assert "The plan is in-progress (1 of 2 stages done): waits" in text
@@ -104,16 +107,8 @@ async def test_the_packing_pass_reports_placements_and_proofs():
     assert row.split() == ["shop/web-1", "n1", "n2"]
     assert "pending: the cluster has no nodes" in text
     assert "Packing: 2 pending pods; 1 placed" in text
-    none = render_to_text(
-        lambda console: render_single_pass_table(
-            done,
-            Mode.FULL,
-            False,
-            console,
-            PackingPassResult(NOW, 1, condition=PlanCondition(PlanStatusReason.API_ERROR, detail="no order")),
-        ),
-        140,
-    )
+    unsolved = PackingPassResult(NOW, 1, condition=PlanCondition(PlanStatusReason.API_ERROR, detail="no order"))
+    none = render(SinglePassResult(done, Mode.FULL, False, unsolved))
     assert "Packing: 1 pending pod; no order." in none
 
 
@@ -121,9 +116,7 @@ async def test_what_others_were_shown_is_a_line_only_where_there_was_something()
     done = await passed(["web-1"])
 
     def text(told: NotificationCounts) -> str:
-        return render_to_text(
-            lambda console: render_single_pass_table(done, Mode.RESIZE, False, console, notified=told), 100
-        )
+        return render(SinglePassResult(done, Mode.RESIZE, False, notifications=told), 100)
 
     assert "Published: 1 VerticalPodAutoscaler written; 2 notifications sent, 1 dropped (see the log)." in text(
         NotificationCounts(1, 2, 1)

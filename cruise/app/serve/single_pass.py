@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
@@ -31,11 +31,11 @@ from cruise.app.serve.leadership import LEASE_NAME
 from cruise.app.serve.notifier import create_notifier
 from cruise.app.serve.serve import check_required_settings, create_controller
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED
-from cruise.domain.actions import ActionResult, Outcome, SkippedPod
+from cruise.domain.actions import Outcome, SkippedPod
 from cruise.domain.cluster import PodsByName
-from cruise.domain.policy import Mode
-from cruise.domain.users import NO_NOTIFICATIONS, NotificationCounts
+from cruise.domain.users import NotificationCounts
 from cruise.errors import CruiseError, NotFoundError, UnavailableError
+from cruise.interfaces.single_pass import SinglePassResult
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.packing.packing_pass import PackingPassResult
 from cruise.runtime.packing.solver_client import SolverProcess
@@ -52,29 +52,6 @@ _POLL_SECONDS = 1.0
 _REFRESHES = 2
 # A user waits for the command.
 _PAUSES_BETWEEN_NOTICES = (2.0,)
-
-
-@dataclass(frozen=True, slots=True)
-class SinglePassResult:
-    """The result of one pass, its mode, and whether writes were paused.
-
-    `packing` is the packing pass after it, None if no pod is pending; `packing_outcomes` the results of its
-    actions. `notifications` counts the notifications.
-    """
-
-    node_pass: NodePassResult
-    mode: Mode
-    paused: bool
-    packing: PackingPassResult | None = None
-    packing_outcomes: Sequence[Outcome] = ()
-    notifications: NotificationCounts = NO_NOTIFICATIONS
-
-    @property
-    def failed(self) -> bool:
-        """Whether a part of the pass failed."""
-        return any(
-            outcome.result is ActionResult.FAILED for outcome in (*self.node_pass.outcomes, *self.packing_outcomes)
-        )
 
 
 async def run_single_pass(

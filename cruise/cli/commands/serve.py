@@ -1,5 +1,6 @@
 """`cruise serve`: the controller, continuously or for one pass; `cruise demo`: on a simulated cluster."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,11 +12,11 @@ from cruise.cli.options import (
     create_option_without_default,
     load_process_settings,
 )
-from cruise.cli.terminal import create_table_console, print_report, write_json
+from cruise.cli.terminal import create_table_console, print_report, print_result, write_json
 from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
-    from cruise.app.serve.single_pass import SinglePassResult
+    from cruise.interfaces.single_pass import SinglePassResult
     from cruise.settings import Settings
 
 _INTERRUPTED = 130
@@ -92,35 +93,13 @@ async def _run_once(settings: "Settings") -> "SinglePassResult | None":
 
 
 def _print(result: "SinglePassResult", format: OutputFormat) -> None:
-    if format is OutputFormat.JSON:
-        from cruise.interfaces.single_pass import render_single_pass_json
+    from cruise.interfaces.single_pass import render_single_pass_json, render_single_pass_table
 
-        write_json(
-            [
-                render_single_pass_json(
-                    result.node_pass,
-                    result.mode,
-                    result.paused,
-                    result.packing,
-                    result.packing_outcomes,
-                    result.notifications,
-                )
-            ]
-        )
-        return
-    from cruise.interfaces.single_pass import render_single_pass_table
-
-    console = create_table_console()
-    parts = render_single_pass_table(
-        result.node_pass,
-        result.mode,
-        result.paused,
-        console,
-        result.packing,
-        result.packing_outcomes,
-        result.notifications,
+    print_result(
+        format is OutputFormat.JSON,
+        lambda: [render_single_pass_json(result)],
+        partial(render_single_pass_table, result),
     )
-    print_report(parts, console)
 
 
 def demo(
