@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from enum import StrEnum
@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console, RenderableType
 
+from cruise.cli.terminal import create_table_console, print_report, render_plain_report, write_document, write_json
 from cruise.errors import BadInputError, UnavailableError
+from cruise.interfaces.text import JsonValue, render_json, render_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from cruise.domain.policy import Policy
     from cruise.settings import Settings
 
@@ -154,6 +155,37 @@ def save_report(path: Path, pieces: Iterable[bytes], option: str) -> None:
     except OSError as error:
         kind = UnavailableError if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO) else BadInputError
         raise kind(f"{option}: {path} cannot be written: {error.strerror}") from error
+
+
+def write_report(
+    chosen: ReportFormat,
+    output: Path | None,
+    table: Callable[[Console], Iterable[RenderableType]],
+    document: Callable[[], JsonValue],
+    others: Mapping[ReportFormat, Callable[[], bytes]],
+) -> None:
+    """Write a report in one format, to standard output or to the file of --output.
+
+    `table` has its parts, `document` is for JSON and YAML, and `others` has its other formats. Raises OutputClosedError
+    and what `save_report` raises.
+    """
+    if chosen is ReportFormat.TABLE and output is None:
+        console = create_table_console()
+        print_report(table(console), console)
+        return
+    renderers = {
+        ReportFormat.TABLE: lambda: render_plain_report(table),
+        ReportFormat.JSON: lambda: render_json(document()),
+        ReportFormat.YAML: lambda: render_yaml(document()),
+        **others,
+    }
+    text = renderers[chosen]()
+    if output is not None:
+        save_report(output, [text], "--output")
+    elif chosen is ReportFormat.JSON:
+        write_json([text])
+    else:
+        write_document([text])
 
 
 def require_writable(path: Path, option: str) -> None:

@@ -3,7 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.interfaces.backtest.report import BacktestReport, ReplayParameters, render_backtest_json
+from cruise.interfaces.backtest.report import BacktestReport, ReplayParameters, build_backtest_document
+from cruise.interfaces.text import render_json
 from scripts.backtest_docs import results_markdown
 from tests.backtest_results import make_policies, make_result, make_score
 
@@ -12,7 +13,7 @@ COSTS = "| trace | policy | cost |"
 
 def page(*results, half=None):
     report = BacktestReport(results, ReplayParameters(300, "first-sample", 0, 1e-3, half))
-    return results_markdown(json.loads(render_backtest_json(report)))
+    return results_markdown(json.loads(render_json(build_backtest_document(report))))
 
 
 def rows(text, heading="| trace | policy | CPU slack %"):

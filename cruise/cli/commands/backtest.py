@@ -3,6 +3,7 @@
 import os
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,8 +56,9 @@ from cruise.cli.options import (
     require_writable,
     save_report,
     suggest_similar,
+    write_report,
 )
-from cruise.cli.terminal import create_table_console, print_error, print_report, write_document, write_json
+from cruise.cli.terminal import print_error
 from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -348,18 +350,16 @@ def _build_terms(options: "ReplayOptions", half: RecordingHalfName | None, setti
 
 def _print(report: "BacktestReport", format: ReportFormat, shown_node: str | None) -> None:
     from cruise.interfaces.backtest.html import render_backtest_html
-    from cruise.interfaces.backtest.report import render_backtest_csv, render_backtest_json, render_backtest_yaml
+    from cruise.interfaces.backtest.report import build_backtest_document, render_backtest_csv
     from cruise.interfaces.backtest.table import render_backtest_table
 
-    match format:
-        case ReportFormat.TABLE:
-            console = create_table_console()
-            print_report(render_backtest_table(report, console, shown_node), console)
-        case ReportFormat.YAML:
-            write_document([render_backtest_yaml(report)])
-        case ReportFormat.CSV:
-            write_document([render_backtest_csv(report)])
-        case ReportFormat.HTML:
-            write_document([render_backtest_html(report, shown_node)])
-        case ReportFormat.JSON:
-            write_json([render_backtest_json(report)])
+    write_report(
+        format,
+        None,
+        lambda console: render_backtest_table(report, console, shown_node),
+        partial(build_backtest_document, report),
+        {
+            ReportFormat.CSV: partial(render_backtest_csv, report),
+            ReportFormat.HTML: partial(render_backtest_html, report, shown_node),
+        },
+    )

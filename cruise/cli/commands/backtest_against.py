@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cruise.cli.options import ReportFormat, require_writable, save_report, suggest_similar
-from cruise.cli.terminal import create_table_console, print_error, print_report, write_document, write_json
+from cruise.cli.options import ReportFormat, require_writable, save_report, suggest_similar, write_report
+from cruise.cli.terminal import print_error
 from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -115,25 +116,21 @@ def build_comparison_report(
 def print_comparison(report: "ComparisonReport", chosen: ReportFormat, markdown: Path | None) -> int:
     """Print the comparison and an error for each exceeded bound, and return the exit code."""
     from cruise.interfaces.backtest.comparison import (
+        build_comparison_document,
         render_comparison_csv,
-        render_comparison_json,
         render_comparison_markdown,
         render_comparison_table,
-        render_comparison_yaml,
     )
 
     if markdown is not None:
         save_report(markdown, [render_comparison_markdown(report)], "--markdown")
-    match chosen:
-        case ReportFormat.JSON:
-            write_json([render_comparison_json(report)])
-        case ReportFormat.YAML:
-            write_document([render_comparison_yaml(report)])
-        case ReportFormat.CSV:
-            write_document([render_comparison_csv(report)])
-        case _:
-            console = create_table_console()
-            print_report(render_comparison_table(report, console), console)
+    write_report(
+        chosen,
+        None,
+        partial(render_comparison_table, report),
+        partial(build_comparison_document, report),
+        {ReportFormat.CSV: partial(render_comparison_csv, report)},
+    )
     exceeded = report.find_exceeded_bounds()
     for line in exceeded:
         print_error(line)

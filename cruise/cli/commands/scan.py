@@ -27,16 +27,9 @@ from cruise.cli.options import (
     create_option_without_default,
     load_process_settings,
     parse_time,
-    save_report,
+    write_report,
 )
-from cruise.cli.terminal import (
-    create_table_console,
-    print_report,
-    render_plain_report,
-    show_spinner,
-    write_document,
-    write_json,
-)
+from cruise.cli.terminal import show_spinner
 from cruise.errors import BadInputError, UnavailableError
 
 if TYPE_CHECKING:
@@ -178,33 +171,17 @@ def _choose_format(chosen: ReportFormat | None, output: Path | None, email_ready
 
 
 def _write(report: "ScanReport", chosen: ReportFormat | None, output: Path | None) -> None:
-    if output is not None:
-        save_report(output, [_render(report, chosen)], "--output")
-    elif chosen is ReportFormat.TABLE:
-        from cruise.interfaces.scan.table import render_scan_table
-
-        console = create_table_console()
-        print_report(render_scan_table(report, console), console)
-    else:
-        write = write_json if chosen is ReportFormat.JSON else write_document
-        write([_render(report, chosen)])
-
-
-def _render(report: "ScanReport", chosen: ReportFormat | None) -> bytes:
     from cruise.interfaces.scan.html import render_scan_html, render_scan_mail
-    from cruise.interfaces.scan.report import render_scan_csv, render_scan_json, render_scan_yaml
+    from cruise.interfaces.scan.report import build_scan_document, render_scan_csv
     from cruise.interfaces.scan.table import render_scan_table
 
-    match chosen:
-        case None:
-            return render_scan_mail(report)
-        case ReportFormat.TABLE:
-            return render_plain_report(partial(render_scan_table, report))
-        case ReportFormat.JSON:
-            return render_scan_json(report)
-        case ReportFormat.YAML:
-            return render_scan_yaml(report)
-        case ReportFormat.CSV:
-            return render_scan_csv(report)
-        case ReportFormat.HTML:
-            return render_scan_html(report)
+    write_report(
+        chosen or ReportFormat.HTML,
+        output,
+        partial(render_scan_table, report),
+        partial(build_scan_document, report),
+        {
+            ReportFormat.CSV: partial(render_scan_csv, report),
+            ReportFormat.HTML: partial(render_scan_mail if chosen is None else render_scan_html, report),
+        },
+    )

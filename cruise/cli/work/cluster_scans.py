@@ -12,35 +12,19 @@ from cruise.adapters.kube.client import find_kubeconfig
 from cruise.adapters.kube.credentials import list_contexts
 from cruise.app.process import get_current_time
 from cruise.app.serve.notifier import get_notification_webhook
-from cruise.cli.options import ReportFormat, save_report, suggest_similar
-from cruise.cli.terminal import (
-    create_table_console,
-    print_progress,
-    print_report,
-    render_plain_report,
-    write_document,
-    write_json,
-)
+from cruise.cli.options import ReportFormat, suggest_similar, write_report
+from cruise.cli.terminal import print_progress
 from cruise.errors import BadInputError, RefusedError, ThrottledError, UnavailableError
 from cruise.interfaces.scan.clusters import (
     ClusterScans,
-    render_clusters_json,
+    build_clusters_document,
     render_clusters_table,
-    render_clusters_yaml,
     render_findings_of_clusters_csv,
     render_slack_summary,
 )
 from cruise.interfaces.scan.html import render_clusters_html
 from cruise.interfaces.scan.report import ScanReport
 from cruise.settings import Settings
-
-_RENDERERS: dict[ReportFormat, Callable[[ClusterScans], bytes]] = {
-    ReportFormat.JSON: render_clusters_json,
-    ReportFormat.YAML: render_clusters_yaml,
-    ReportFormat.CSV: render_findings_of_clusters_csv,
-    ReportFormat.HTML: render_clusters_html,
-    ReportFormat.TABLE: lambda scans: render_plain_report(partial(render_clusters_table, scans)),
-}
 
 
 def choose_contexts(named: Sequence[str], every: bool, settings: Settings) -> list[str]:
@@ -71,16 +55,16 @@ def scan_clusters(contexts: Sequence[str], settings: Settings, scan: Callable[[S
 
 def write_clusters_report(scans: ClusterScans, chosen: ReportFormat, output: Path | None) -> None:
     """Write the report to a file or to standard output."""
-    if chosen is ReportFormat.TABLE and output is None:
-        console = create_table_console()
-        print_report(render_clusters_table(scans, console), console)
-        return
-    text = _RENDERERS[chosen](scans)
-    if output is not None:
-        save_report(output, [text], "--output")
-    else:
-        write = write_json if chosen is ReportFormat.JSON else write_document
-        write([text])
+    write_report(
+        chosen,
+        output,
+        partial(render_clusters_table, scans),
+        partial(build_clusters_document, scans),
+        {
+            ReportFormat.CSV: partial(render_findings_of_clusters_csv, scans),
+            ReportFormat.HTML: partial(render_clusters_html, scans),
+        },
+    )
 
 
 def find_slack_webhook(settings: Settings) -> NotificationWebhook:

@@ -20,8 +20,6 @@ from cruise.interfaces.text import (
     format_percent,
     format_rate,
     render_csv,
-    render_json,
-    render_yaml,
 )
 
 METRIC_NAMES: Mapping[ComparedMetric, str] = {
@@ -179,16 +177,6 @@ class ComparisonReport:
         ]
 
 
-def render_comparison_json(report: ComparisonReport) -> bytes:
-    """Return the report as one JSON document: that of the recording, or `traces` with one for each of several."""
-    return render_json(_document(report))
-
-
-def render_comparison_yaml(report: ComparisonReport) -> bytes:
-    """Return the report as one YAML document."""
-    return render_yaml(_document(report))
-
-
 def render_comparison_csv(report: ComparisonReport) -> bytes:
     """Return one line for each metric of each recording; unknown values are empty."""
     lines: list[Mapping[str, JsonValue]] = [
@@ -199,7 +187,8 @@ def render_comparison_csv(report: ComparisonReport) -> bytes:
     return render_csv(lines[0] if lines else (), lines)
 
 
-def _document(report: ComparisonReport) -> JsonValue:
+def build_comparison_document(report: ComparisonReport) -> JsonValue:
+    """Return the report for JSON and YAML: that of the recording, or `traces` with one for each of several."""
     documents: list[JsonValue] = [_build_comparison(comparison, report) for comparison in report.comparisons]
     return documents[0] if len(documents) == 1 else {"traces": documents}
 

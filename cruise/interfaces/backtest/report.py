@@ -22,8 +22,6 @@ from cruise.interfaces.text import (
     convert_to_camel_case,
     convert_to_json,
     render_csv,
-    render_json,
-    render_yaml,
 )
 
 COST_NOTE = "an estimate: the nodes' time at the configured prices"
@@ -77,16 +75,6 @@ def compute_monthly_cost(score: PolicyScore, result: BacktestResult) -> float | 
     return score.cost / result.days * _DAYS_PER_MONTH if score.cost is not None and result.days > 0 else None
 
 
-def render_backtest_json(report: BacktestReport) -> bytes:
-    """Return the report as one JSON document: that of the recording, or `traces` with one for each of several."""
-    return render_json(_document(report))
-
-
-def render_backtest_yaml(report: BacktestReport) -> bytes:
-    """Return the report as one YAML document."""
-    return render_yaml(_document(report))
-
-
 def render_backtest_csv(report: BacktestReport) -> bytes:
     """Return one line for each policy of each recording; unknown values are empty."""
     lines: list[Mapping[str, JsonValue]] = [
@@ -108,7 +96,8 @@ def _flatten(figures: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return flat
 
 
-def _document(report: BacktestReport) -> JsonValue:
+def build_backtest_document(report: BacktestReport) -> JsonValue:
+    """Return the report for JSON and YAML: that of the recording, or `traces` with one for each of several."""
     documents: list[JsonValue] = [build_recording_document(result, report.parameters) for result in report.results]
     return documents[0] if len(documents) == 1 else {"traces": documents}
 

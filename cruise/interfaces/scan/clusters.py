@@ -28,8 +28,6 @@ from cruise.interfaces.text import (
     format_count,
     format_gibibytes,
     format_share,
-    render_json,
-    render_yaml,
 )
 
 TOTAL = "all clusters"
@@ -152,17 +150,8 @@ def render_clusters_table(scans: ClusterScans, console: Console) -> Iterator[Ren
             yield from render_scan_table(scans.reports[row.name], console)
 
 
-def render_clusters_json(scans: ClusterScans) -> bytes:
-    """Return the reports as one JSON document."""
-    return render_json(_build_document(scans))
-
-
-def render_clusters_yaml(scans: ClusterScans) -> bytes:
-    """Return the reports as one YAML document."""
-    return render_yaml(_build_document(scans))
-
-
-def _build_document(scans: ClusterScans) -> JsonValue:
+def build_clusters_document(scans: ClusterScans) -> JsonValue:
+    """Return the reports for JSON and YAML."""
     return {
         "clusters": [{"context": name, **build_scan_document(report)} for name, report in scans.reports.items()],
         "failed": [{"context": name, "message": problem} for name, problem in scans.failures.items()],

@@ -13,7 +13,7 @@ from cruise.interfaces.scan.columns import (
     build_finding_record,
 )
 from cruise.interfaces.scan.coverage_columns import COVERAGE_COLUMNS, SLOW_START_COLUMNS, build_coverage_document
-from cruise.interfaces.text import JsonValue, convert_to_json, render_csv, render_json, render_yaml
+from cruise.interfaces.text import JsonValue, convert_to_json, render_csv
 
 SAVING_ESTIMATE_NOTE = "an estimate; what a provider bills differs"
 _CSV_COLUMNS = (
@@ -33,16 +33,6 @@ class ScanReport:
 
     findings: ScanFindings
     statistics_source: str
-
-
-def render_scan_json(report: ScanReport) -> bytes:
-    """Return the report as one JSON document."""
-    return render_json(build_scan_document(report))
-
-
-def render_scan_yaml(report: ScanReport) -> bytes:
-    """Return the report as one YAML document."""
-    return render_yaml(build_scan_document(report))
 
 
 def build_scan_document(report: ScanReport) -> dict[str, JsonValue]:

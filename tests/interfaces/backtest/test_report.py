@@ -10,18 +10,18 @@ from cruise.interfaces.backtest.report import (
     BacktestReport,
     HourlyResourcePrices,
     ReplayParameters,
+    build_backtest_document,
     compute_monthly_cost,
     render_backtest_csv,
-    render_backtest_json,
-    render_backtest_yaml,
 )
+from cruise.interfaces.text import render_json, render_yaml
 from tests.backtest_results import make_policies, make_result, make_score
 
 TERMS = ReplayParameters(300, "first-sample", 0, 1e-3)
 
 
 def document(*results, terms=TERMS):
-    return json.loads(render_backtest_json(BacktestReport(results, terms)))
+    return json.loads(render_json(build_backtest_document(BacktestReport(results, terms))))
 
 
 # ---- JSON, whose keys are a contract ----
@@ -111,7 +111,9 @@ def test_without_memory_its_keys_are_there_and_null():
 
 def test_how_long_it_took_makes_no_difference():
     quick, slow = (make_result(policies={"cruise": make_score(seconds=seconds)}) for seconds in (1.0, 99.0))
-    assert render_backtest_json(BacktestReport([quick], TERMS)) == render_backtest_json(BacktestReport([slow], TERMS))
+    assert render_json(build_backtest_document(BacktestReport([quick], TERMS))) == render_json(
+        build_backtest_document(BacktestReport([slow], TERMS))
+    )
 
 
 def test_what_is_no_number_is_null_and_noise_is_rounded():
@@ -201,7 +203,9 @@ def test_what_hpas_did_is_there_with_hpas_only():
 
 def test_yaml_is_the_same_document():
     report = BacktestReport([make_result()], TERMS)
-    assert yaml.safe_load(render_backtest_yaml(report)) == json.loads(render_backtest_json(report))
+    assert yaml.safe_load(render_yaml(build_backtest_document(report))) == json.loads(
+        render_json(build_backtest_document(report))
+    )
 
 
 def test_csv_has_a_line_for_each_policy_of_each_recording():

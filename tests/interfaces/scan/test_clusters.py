@@ -17,15 +17,15 @@ from cruise.domain.prices import ResourcePrices
 from cruise.interfaces.scan.clusters import (
     TOTAL,
     ClusterScans,
-    render_clusters_json,
+    build_clusters_document,
     render_clusters_table,
-    render_clusters_yaml,
     render_findings_of_clusters_csv,
     render_slack_summary,
     summarize_clusters,
 )
 from cruise.interfaces.scan.html import render_clusters_html
-from cruise.interfaces.scan.report import ScanReport, render_scan_json
+from cruise.interfaces.scan.report import ScanReport, build_scan_document
+from cruise.interfaces.text import render_json, render_yaml
 
 PRICES = ResourcePrices(0.0145, 0.00724)
 NAMES = ("prod-eu", "prod-<us>")
@@ -57,10 +57,10 @@ def test_the_summary_adds_up_and_begins_with_the_largest_saving(scans: ClusterSc
 
 
 def test_documents_have_each_cluster_as_its_own_scan(scans: ClusterScans):
-    document = json.loads(render_clusters_json(scans))
-    assert yaml.safe_load(render_clusters_yaml(scans)) == document
+    document = json.loads(render_json(build_clusters_document(scans)))
+    assert yaml.safe_load(render_yaml(build_clusters_document(scans))) == document
     for one in document["clusters"]:
-        alone = json.loads(render_scan_json(scans.reports[one["context"]]))
+        alone = json.loads(render_json(build_scan_document(scans.reports[one["context"]])))
         assert {key: value for key, value in one.items() if key != "context"} == alone
     assert document["failed"] == [{"context": "staging", "message": FAILURE}]
     assert [row["context"] for row in document["summary"]][-1] is None

@@ -16,8 +16,9 @@ from cruise.domain.prices import ResourcePrices
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.scheduling import Taint, TaintEffect
 from cruise.interfaces.scan.html import render_scan_html, render_scan_mail
-from cruise.interfaces.scan.report import ScanReport, render_scan_csv, render_scan_json, render_scan_yaml
+from cruise.interfaces.scan.report import ScanReport, build_scan_document, render_scan_csv
 from cruise.interfaces.scan.table import render_scan_table
+from cruise.interfaces.text import render_json, render_yaml
 from tests.builders import (
     NOW,
     make_container,
@@ -65,7 +66,7 @@ def table(width=80, with_trouble=True) -> str:
 
 
 def test_the_document_leads_with_what_is_at_risk():
-    document = json.loads(render_scan_json(report()))
+    document = json.loads(render_json(build_scan_document(report())))
     assert [(one["kind"], one["container"]) for one in document["atRisk"]] == [
         ("oom-killed", "app"),
         ("memory-near-limit", "app"),
@@ -95,7 +96,7 @@ def test_the_document_leads_with_what_is_at_risk():
 
 
 def test_coverage_says_what_is_sized_and_what_unlocks_the_rest():
-    document = json.loads(render_scan_json(report()))["coverage"]
+    document = json.loads(render_json(build_scan_document(report())))["coverage"]
     [skipped] = document["skipped"]
     assert document["sized"]["pods"] == 4
     assert (skipped["reason"], skipped["pods"]) == ("no-controller", 1)
@@ -122,7 +123,7 @@ def test_the_page_opens_with_coverage():
 
 
 def test_money_is_labelled_an_estimate_and_follows_from_the_prices():
-    waste = json.loads(render_scan_json(report(with_trouble=False)))["waste"]
+    waste = json.loads(render_json(build_scan_document(report(with_trouble=False))))["waste"]
     assert "estimate" in waste["prices"]["note"]
     freed = waste["totals"]["reclaimable"]
     assert freed == {"cpuMillicores": 800, "memoryBytes": 1948 * MEBIBYTE}
@@ -132,7 +133,7 @@ def test_money_is_labelled_an_estimate_and_follows_from_the_prices():
 
 
 def test_a_pending_pod_shows_why_it_is_pending_and_where_capacity_could_be_freed():
-    [pending] = json.loads(render_scan_json(report()))["pending"]
+    [pending] = json.loads(render_json(build_scan_document(report())))["pending"]
     assert pending["message"] == "of 2 nodes: 1 with taints that it does not tolerate, 1 with insufficient CPU"
     assert (pending["schedulableNow"], pending["fitsAfterSizing"], pending["bestNode"]) == (0, 1, "n1")
 
@@ -142,7 +143,7 @@ def test_slow_starts_say_what_new_pods_would_start_with_and_how(width):
     shown = " ".join(table(width).split())
     assert "2,500m (2.8x)" in shown
     assert "cruise.io/startup-cpu: learn" in shown
-    [start] = json.loads(render_scan_json(report()))["slowStarts"]
+    [start] = json.loads(render_json(build_scan_document(report())))["slowStarts"]
     assert (start["workload"], start["container"], start["pods"]) == ("Deployment/slow", "app", 1)
     assert (start["cpuMillicores"], start["startCpuMillicores"]) == (900, 2500)
     assert b"2,500m" in render_scan_html(report())
@@ -151,7 +152,9 @@ def test_slow_starts_say_what_new_pods_would_start_with_and_how(width):
 
 
 def test_yaml_says_what_json_says():
-    assert yaml.safe_load(render_scan_yaml(report())) == json.loads(render_scan_json(report()))
+    assert yaml.safe_load(render_yaml(build_scan_document(report()))) == json.loads(
+        render_json(build_scan_document(report()))
+    )
 
 
 def test_csv_has_one_row_a_finding():
@@ -258,7 +261,9 @@ def test_a_cluster_that_requests_too_little_needs_more():
 @given(clusters())
 def test_any_cluster_can_be_reported_in_every_form(cluster):
     found = ScanReport(find_scan_findings(cluster.snapshot, cluster.statistics, Policy(), PRICES, NOW), "a file")
-    assert yaml.safe_load(render_scan_yaml(found)) == json.loads(render_scan_json(found))
+    assert yaml.safe_load(render_yaml(build_scan_document(found))) == json.loads(
+        render_json(build_scan_document(found))
+    )
     assert max(map(len, render_to_text(lambda console: render_scan_table(found, console)).splitlines())) <= 80
     assert render_scan_html(found).endswith(b"</html>")
     assert render_scan_csv(found).count(b"\n") >= 1
