@@ -15,27 +15,29 @@ from cruise.kube_json.wire.object_json import AnyObject
 
 @dataclass(frozen=True, slots=True)
 class WatchedKind:
-    """A kind: its name in URLs, the path of its objects in all namespaces, and the type that decodes them.
+    """A kind: the path of its objects in all namespaces, and the type that decodes them.
 
     An `optional` kind may be missing or forbidden, and then has no objects. Most kinds are required: without them, an
     autoscaler, budget, limit or annotation could be violated. A kind with `read_if_served` may be missing, but must not
     be forbidden if the server has it.
     """
 
-    plural: str
     path: str
     shape: type[object_json.AnyObject]
     optional: bool = False
     read_if_served: bool = False
 
+    @property
+    def plural(self) -> str:
+        """The kind's name in URLs."""
+        return self.path.rpartition("/")[2]
 
-REPLICA_SETS = WatchedKind("replicasets", "/apis/apps/v1/replicasets", object_json.ReplicaSetObject)
-JOBS = WatchedKind("jobs", "/apis/batch/v1/jobs", object_json.JobObject)
-NODES = WatchedKind("nodes", "/api/v1/nodes", object_json.NodeObject)
-PODS = WatchedKind("pods", "/api/v1/pods", pod_json.PodObject)
-BUDGETS = WatchedKind(
-    "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", object_json.DisruptionBudgetObject
-)
+
+REPLICA_SETS = WatchedKind("/apis/apps/v1/replicasets", object_json.ReplicaSetObject)
+JOBS = WatchedKind("/apis/batch/v1/jobs", object_json.JobObject)
+NODES = WatchedKind("/api/v1/nodes", object_json.NodeObject)
+PODS = WatchedKind("/api/v1/pods", pod_json.PodObject)
+BUDGETS = WatchedKind("/apis/policy/v1/poddisruptionbudgets", object_json.DisruptionBudgetObject)
 
 
 def get_policy_path(namespace: str, name: str) -> str:
@@ -46,14 +48,12 @@ def get_policy_path(namespace: str, name: str) -> str:
 
 POLICY_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(
-        "rightsizingpolicies",
         "/apis/cruise.io/v1alpha1/rightsizingpolicies",
         policy_json.RightsizingPolicyObject,
         optional=True,
         read_if_served=True,
     ),
     WatchedKind(
-        "clusterrightsizingpolicies",
         "/apis/cruise.io/v1alpha1/clusterrightsizingpolicies",
         policy_json.ClusterRightsizingPolicyObject,
         optional=True,
@@ -64,55 +64,39 @@ ADMISSION_KINDS: tuple[WatchedKind, ...] = (
     REPLICA_SETS,
     JOBS,
     NODES,
-    WatchedKind("deployments", "/apis/apps/v1/deployments", object_json.DeploymentObject),
-    WatchedKind("statefulsets", "/apis/apps/v1/statefulsets", object_json.StatefulSetObject),
-    WatchedKind("daemonsets", "/apis/apps/v1/daemonsets", object_json.DaemonSetObject),
-    WatchedKind("cronjobs", "/apis/batch/v1/cronjobs", object_json.CronJobObject),
-    WatchedKind("clonesets", "/apis/apps.kruise.io/v1alpha1/clonesets", object_json.CloneSetObject, optional=True),
+    WatchedKind("/apis/apps/v1/deployments", object_json.DeploymentObject),
+    WatchedKind("/apis/apps/v1/statefulsets", object_json.StatefulSetObject),
+    WatchedKind("/apis/apps/v1/daemonsets", object_json.DaemonSetObject),
+    WatchedKind("/apis/batch/v1/cronjobs", object_json.CronJobObject),
+    WatchedKind("/apis/apps.kruise.io/v1alpha1/clonesets", object_json.CloneSetObject, optional=True),
+    WatchedKind("/apis/autoscaling/v2/horizontalpodautoscalers", object_json.HorizontalAutoscalerObject),
     WatchedKind(
-        "horizontalpodautoscalers",
-        "/apis/autoscaling/v2/horizontalpodautoscalers",
-        object_json.HorizontalAutoscalerObject,
-    ),
-    WatchedKind(
-        "verticalpodautoscalers",
         "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers",
         object_json.VerticalAutoscalerObject,
         optional=True,
         read_if_served=True,
     ),
     *POLICY_KINDS,
-    WatchedKind("limitranges", "/api/v1/limitranges", object_json.LimitRangeObject),
-    WatchedKind("namespaces", "/api/v1/namespaces", object_json.NamespaceObject),
+    WatchedKind("/api/v1/limitranges", object_json.LimitRangeObject),
+    WatchedKind("/api/v1/namespaces", object_json.NamespaceObject),
 )
 """The kinds that admission reads."""
 
 PRIORITY_CLASSES = WatchedKind(
-    "priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", storage_json.PriorityClassObject, optional=True
+    "/apis/scheduling.k8s.io/v1/priorityclasses", storage_json.PriorityClassObject, optional=True
 )
 STORAGE_KINDS: tuple[WatchedKind, ...] = (
-    WatchedKind(
-        "persistentvolumeclaims", "/api/v1/persistentvolumeclaims", storage_json.VolumeClaimObject, optional=True
-    ),
-    WatchedKind("persistentvolumes", "/api/v1/persistentvolumes", storage_json.PersistentVolumeObject, optional=True),
-    WatchedKind(
-        "storageclasses", "/apis/storage.k8s.io/v1/storageclasses", storage_json.StorageClassObject, optional=True
-    ),
-    WatchedKind("csinodes", "/apis/storage.k8s.io/v1/csinodes", storage_json.CsiNodeObject, optional=True),
-    WatchedKind("csidrivers", "/apis/storage.k8s.io/v1/csidrivers", storage_json.DriverObject, optional=True),
-    WatchedKind(
-        "csistoragecapacities",
-        "/apis/storage.k8s.io/v1/csistoragecapacities",
-        storage_json.StorageCapacityObject,
-        optional=True,
-    ),
-    WatchedKind(
-        "volumeattachments", "/apis/storage.k8s.io/v1/volumeattachments", storage_json.AttachmentObject, optional=True
-    ),
+    WatchedKind("/api/v1/persistentvolumeclaims", storage_json.VolumeClaimObject, optional=True),
+    WatchedKind("/api/v1/persistentvolumes", storage_json.PersistentVolumeObject, optional=True),
+    WatchedKind("/apis/storage.k8s.io/v1/storageclasses", storage_json.StorageClassObject, optional=True),
+    WatchedKind("/apis/storage.k8s.io/v1/csinodes", storage_json.CsiNodeObject, optional=True),
+    WatchedKind("/apis/storage.k8s.io/v1/csidrivers", storage_json.DriverObject, optional=True),
+    WatchedKind("/apis/storage.k8s.io/v1/csistoragecapacities", storage_json.StorageCapacityObject, optional=True),
+    WatchedKind("/apis/storage.k8s.io/v1/volumeattachments", storage_json.AttachmentObject, optional=True),
 )
 """The kinds that limit where a pod with claims may run."""
 
-QUOTAS = WatchedKind("resourcequotas", "/api/v1/resourcequotas", object_json.QuotaObject)
+QUOTAS = WatchedKind("/api/v1/resourcequotas", object_json.QuotaObject)
 ALL_KINDS: tuple[WatchedKind, ...] = (*ADMISSION_KINDS, BUDGETS, QUOTAS, PRIORITY_CLASSES, *STORAGE_KINDS, PODS)
 
 FIRST_LISTED = frozenset({REPLICA_SETS.plural, JOBS.plural, NODES.plural, PRIORITY_CLASSES.plural})

@@ -252,7 +252,7 @@ async def test_accepts_a_bookmark_without_an_object(tmp_path):
         assert await names(cluster) == ["p000"]
 
 
-ODDITIES = WatchedKind("oddities", "/apis/example.com/v1/oddities", LimitRangeObject, optional=True)
+ODDITIES = WatchedKind("/apis/example.com/v1/oddities", LimitRangeObject, optional=True)
 NEEDED = replace(ODDITIES, optional=False)
 
 
