@@ -27,7 +27,6 @@ from cruise.domain.cluster import (
     HorizontalPodAutoscaler,
     Node,
     PodDisruptionBudget,
-    VerticalPodAutoscaler,
     Workload,
     WorkloadRef,
 )
@@ -123,30 +122,18 @@ class ClusterCache:
         self._nodes: ObjectStore[object_json.NodeObject, Node] = ObjectStore(
             lambda document: decode_node(document, maps), partial(self._changed, "Node")
         )
-        self._budgets: ObjectStore[object_json.DisruptionBudgetObject, PodDisruptionBudget] = ObjectStore(
-            decode_budget, partial(self._changed, "PodDisruptionBudget")
-        )
-        self._autoscalers: ObjectStore[object_json.HorizontalAutoscalerObject, HorizontalPodAutoscaler] = ObjectStore(
-            decode_autoscaler, partial(self._changed, "HorizontalPodAutoscaler")
-        )
-        self._vertical: ObjectStore[object_json.VerticalAutoscalerObject, VerticalPodAutoscaler] = ObjectStore(
-            decode_vertical_autoscaler, partial(self._changed, "VerticalPodAutoscaler")
-        )
+        self._budgets = ObjectStore(decode_budget, partial(self._changed, "PodDisruptionBudget"))
+        self._autoscalers = ObjectStore(decode_autoscaler, partial(self._changed, "HorizontalPodAutoscaler"))
+        self._vertical = ObjectStore(decode_vertical_autoscaler, partial(self._changed, "VerticalPodAutoscaler"))
         self._policies: dict[str, ObjectStore[policy_json.AnyPolicy, RightsizingPolicy]] = {
             kind: ObjectStore(decode_policy, partial(self._changed, kind))
             for kind in (POLICY_KIND, CLUSTER_POLICY_KIND)
         }
         self._scales: Mapping[ScaleTargetKey, LabelSelector | None] = {}
         self._unreadable_scales: Mapping[ScaleTargetKey, str] = {}
-        self._limit_ranges: ObjectStore[object_json.LimitRangeObject, tuple[LimitRangeItem, ...]] = ObjectStore(
-            decode_limit_range, partial(self._changed, "LimitRange")
-        )
-        self._quotas: ObjectStore[object_json.QuotaObject, ResourceQuota] = ObjectStore(
-            decode_quota, partial(self._changed, "ResourceQuota")
-        )
-        self._namespaces: ObjectStore[object_json.NamespaceObject, _NamespaceMetadata] = ObjectStore(
-            partial(_decode_namespace, maps), partial(self._changed, "Namespace")
-        )
+        self._limit_ranges = ObjectStore(decode_limit_range, partial(self._changed, "LimitRange"))
+        self._quotas = ObjectStore(decode_quota, partial(self._changed, "ResourceQuota"))
+        self._namespaces = ObjectStore(partial(_decode_namespace, maps), partial(self._changed, "Namespace"))
         keepers: dict[str, object] = {
             "Pod": self.pods,
             "Node": self._nodes,

@@ -159,27 +159,13 @@ class StorageStores:
     """
 
     def __init__(self, changed: Callable[[str, Key], None]) -> None:
-        self._claims: ObjectStore[storage_json.VolumeClaimObject, storage.ClaimSpec] = ObjectStore(
-            storage.decode_claim, partial(changed, "PersistentVolumeClaim")
-        )
-        self._volumes: ObjectStore[storage_json.PersistentVolumeObject, volumes.PersistentVolume] = ObjectStore(
-            volumes.decode_volume, partial(changed, "PersistentVolume")
-        )
-        self._classes: ObjectStore[storage_json.StorageClassObject, storage.StorageClass] = ObjectStore(
-            storage.decode_storage_class, partial(changed, "StorageClass")
-        )
-        self._drivers: ObjectStore[storage_json.CsiNodeObject, storage.CsiNode] = ObjectStore(
-            storage.decode_csi_node, partial(changed, "CSINode")
-        )
-        self._publishing: ObjectStore[storage_json.DriverObject, str] = ObjectStore(
-            storage.decode_capacity_publishing_driver, partial(changed, "CSIDriver")
-        )
-        self._capacities: ObjectStore[storage_json.StorageCapacityObject, storage.StorageCapacity] = ObjectStore(
-            storage.decode_storage_capacity, partial(changed, "CSIStorageCapacity")
-        )
-        self._attachments: ObjectStore[storage_json.AttachmentObject, volumes.VolumeAttachment] = ObjectStore(
-            volumes.decode_attachment, partial(changed, "VolumeAttachment")
-        )
+        self._claims = ObjectStore(storage.decode_claim, partial(changed, "PersistentVolumeClaim"))
+        self._volumes = ObjectStore(volumes.decode_volume, partial(changed, "PersistentVolume"))
+        self._classes = ObjectStore(storage.decode_storage_class, partial(changed, "StorageClass"))
+        self._drivers = ObjectStore(storage.decode_csi_node, partial(changed, "CSINode"))
+        self._publishing = ObjectStore(storage.decode_capacity_publishing_driver, partial(changed, "CSIDriver"))
+        self._capacities = ObjectStore(storage.decode_storage_capacity, partial(changed, "CSIStorageCapacity"))
+        self._attachments = ObjectStore(volumes.decode_attachment, partial(changed, "VolumeAttachment"))
 
     def list_stores(self) -> dict[str, object]:
         """Return the stores by kind."""
@@ -213,9 +199,7 @@ class PriorityClassStore:
     """Priority classes; `by_name` is always up to date."""
 
     def __init__(self, changed: Callable[[str, Key], None]) -> None:
-        self.store: ObjectStore[storage_json.PriorityClassObject, PriorityClass] = ObjectStore(
-            decode_priority_class, partial(changed, "PriorityClass")
-        )
+        self.store = ObjectStore(decode_priority_class, partial(changed, "PriorityClass"))
         self.by_name: Mapping[str, PriorityClass] = _PriorityClassMap(self.store)
 
 
