@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 
 from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
 from cruise.adapters.kube.cluster import KubernetesCluster, read_cluster_once
@@ -16,6 +15,7 @@ from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Policy
 from cruise.domain.users import UserAction, UserActionKind
 from cruise.errors import BadInputError
+from cruise.interfaces.text import suggest_similar
 from cruise.runtime.ports import PassContext, StorePort
 from cruise.runtime.revert import get_original_sizes, read_stored_original_sizes, revert_workload, run_revert_pass
 
@@ -98,11 +98,8 @@ async def revert_under_pause(
 def _check_scope(namespace: str | None, workload: WorkloadRef | None, snapshot: ClusterSnapshot) -> None:
     names = sorted({pod.namespace for pod in snapshot.pods})
     if namespace is not None and namespace not in names:
-        alike = get_close_matches(namespace, names, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(alike)}?" if alike else ""
-        raise BadInputError(f"the cluster has no pod in namespace {namespace}{hint}")
+        raise BadInputError(f"the cluster has no pod in namespace {namespace}{suggest_similar(namespace, names)}")
     found = sorted({str(pod.workload) for pod in snapshot.pods if pod.namespace == namespace and pod.workload})
     if workload is not None and str(workload) not in found:
-        alike = get_close_matches(str(workload), found, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(alike)}?" if alike else ""
+        hint = suggest_similar(str(workload), found)
         raise BadInputError(f"namespace {namespace} has no pod of {workload}{hint}")

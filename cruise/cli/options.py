@@ -4,7 +4,6 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -126,12 +125,6 @@ def parse_time(text: str | None) -> datetime | None:
     if found.tzinfo is None:
         raise BadInputError(f'--now: "{text}" has no time zone; write e.g. {found.isoformat()}Z')
     return found.astimezone(UTC)
-
-
-def suggest_similar(name: str, names: "Iterable[str]") -> str:
-    """Return the end of an error about an unknown name: similar names, or nothing."""
-    found = get_close_matches(name, list(names), n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 # Files: written as a whole or not at all.

@@ -4,9 +4,10 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -109,6 +110,17 @@ def format_rate(rate: float) -> str:
         return "<.01"
     digits = 0 if not rate or rate >= 100 else 1 if rate >= 10 else 2
     return f"{rate:,.{digits}f}"
+
+
+def join_words(parts: Sequence[str], word: str = "and") -> str:
+    """Join parts of a sentence to a list: `a, b and c`."""
+    return f"{', '.join(parts[:-1])} {word} {parts[-1]}" if len(parts) > 1 else "".join(parts)
+
+
+def suggest_similar(name: str, names: Iterable[str]) -> str:
+    """Return the end of an error about an unknown name: similar names, or nothing."""
+    found = get_close_matches(name, list(names), n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 # Text of users and servers. A terminal or a page would act on these characters instead of showing them: C0, C1 and DEL,

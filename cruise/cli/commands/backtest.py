@@ -55,11 +55,11 @@ from cruise.cli.options import (
     parse_time,
     require_writable,
     save_report,
-    suggest_similar,
     write_report,
 )
 from cruise.cli.terminal import print_error
 from cruise.errors import BadInputError
+from cruise.interfaces.text import suggest_similar
 
 if TYPE_CHECKING:
     from cruise.backtest.replay.policy import ReplayOptions

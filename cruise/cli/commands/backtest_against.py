@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cruise.cli.options import ReportFormat, require_writable, save_report, suggest_similar, write_report
+from cruise.cli.options import ReportFormat, require_writable, save_report, write_report
 from cruise.cli.terminal import print_error
 from cruise.errors import BadInputError
+from cruise.interfaces.text import suggest_similar
 
 if TYPE_CHECKING:
     from cruise.backtest.backtest import ReplayConfiguration

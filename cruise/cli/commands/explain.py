@@ -20,10 +20,10 @@ from cruise.cli.options import (
     load_process_settings,
     parse_time,
     resolve_policy,
-    suggest_similar,
 )
 from cruise.cli.terminal import print_error, print_result
 from cruise.errors import BadInputError, UnavailableError
+from cruise.interfaces.text import suggest_similar
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -28,10 +28,10 @@ from cruise.cli.options import (
     load_process_settings,
     parse_time,
     save_report,
-    suggest_similar,
 )
 from cruise.cli.terminal import create_table_console, print_error, print_report, write_document, write_json
 from cruise.errors import BadInputError
+from cruise.interfaces.text import suggest_similar
 
 if TYPE_CHECKING:
     from cruise.domain.cluster import ClusterSnapshot, Pod

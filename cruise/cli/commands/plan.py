@@ -15,10 +15,10 @@ from cruise.cli.options import (
     create_option_without_default,
     parse_time,
     resolve_policy,
-    suggest_similar,
 )
 from cruise.cli.terminal import create_table_console, print_report, show_spinner, write_json
 from cruise.errors import BadInputError
+from cruise.interfaces.text import suggest_similar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from cruise.adapters.kube.client import find_kubeconfig
 from cruise.adapters.kube.credentials import list_contexts
 from cruise.app.process import get_current_time
 from cruise.app.serve.notifier import get_notification_webhook
-from cruise.cli.options import ReportFormat, suggest_similar, write_report
+from cruise.cli.options import ReportFormat, write_report
 from cruise.cli.terminal import print_progress
 from cruise.errors import BadInputError, RefusedError, ThrottledError, UnavailableError
 from cruise.interfaces.scan.clusters import (
@@ -24,6 +24,7 @@ from cruise.interfaces.scan.clusters import (
 )
 from cruise.interfaces.scan.html import render_clusters_html
 from cruise.interfaces.scan.report import ScanReport
+from cruise.interfaces.text import suggest_similar
 from cruise.settings import Settings
 
 

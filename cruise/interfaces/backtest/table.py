@@ -21,7 +21,7 @@ from cruise.domain.backtest import AutoscalingScore, BacktestResult, ObjectivePr
 from cruise.domain.policy import DEFAULT_RULES
 from cruise.domain.prices import format_money
 from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, ReplayParameters, compute_monthly_cost
-from cruise.interfaces.text import format_cores, format_count, format_memory, format_percent, format_rate
+from cruise.interfaces.text import format_cores, format_count, format_memory, format_percent, format_rate, join_words
 
 _UNKNOWN = "–"
 
@@ -98,7 +98,7 @@ def describe_dominated_mark() -> str:
     """Return the meaning of the mark of a dominated policy."""
     axes = list(COST_AXES)
     return (
-        f"another policy (except the bounds {join_names(sorted(REFERENCE_POLICIES))}) is at least as good on "
+        f"another policy (except the bounds {join_words(sorted(REFERENCE_POLICIES))}) is at least as good on "
         f"{', '.join(axes[:-1])} and {axes[-1]}, and better on one of them"
     )
 
@@ -161,7 +161,7 @@ def list_warnings(result: BacktestResult, shown_node: str | None = None) -> Iter
     delayed = [name for name, score in result.policies.items() if score.pending_pod_minutes > 0]
     if delayed:
         minutes = max(result.policies[name].pending_pod_minutes for name in delayed)
-        yield f"pods were pending under {join_names(delayed)}, for at most {minutes:,.0f} pod-minutes in total"
+        yield f"pods were pending under {join_words(delayed)}, for at most {minutes:,.0f} pod-minutes in total"
     if shown_node is not None and not any(map(has_time_line, result.policies.values())):
         yield f"no pod ran on node {shown_node}"
 
@@ -170,11 +170,6 @@ def has_time_line(score: PolicyScore) -> bool:
     """Return whether a pod ran on the node of the time line."""
     line = score.time_line
     return line is not None and bool(line.requested_cpu_millicores.any() or line.peak_cpu_millicores.any())
-
-
-def join_names(names: Sequence[str]) -> str:
-    """Write names as `a, b and c`."""
-    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
 
 
 DOMINATED_MARK = "×"
@@ -335,7 +330,7 @@ def _build_notes(report: BacktestReport, any_dominated: bool) -> Iterator[Text]:
         yield Text(f"{DOMINATED_MARK} dominated: {describe_dominated_mark()}.", style="dim")
     bounds = sorted({name for result in report.results for name in result.policies if name in REFERENCE_POLICIES})
     if bounds:
-        yield Text(f"Bounds, which know the future and cannot be installed: {join_names(bounds)}.", style="dim")
+        yield Text(f"Bounds, which know the future and cannot be installed: {join_words(bounds)}.", style="dim")
     yield Text(DEFINITIONS, style="dim")
     if any(map(has_autoscaling, report.results)):
         yield Text(f"{AUTOSCALING_NOTE}.", style="dim")

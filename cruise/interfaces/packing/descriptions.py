@@ -13,8 +13,8 @@ from cruise.domain.packing_plan import (
     SpentBudget,
 )
 from cruise.domain.reasons import PlanCondition, PlanStatusReason
-from cruise.interfaces.packing.unschedulable import format_first_names, join_words
-from cruise.interfaces.text import format_count
+from cruise.interfaces.packing.unschedulable import format_first_names
+from cruise.interfaces.text import format_count, join_words
 from cruise.packer.answer import PackingNote, PackingNoteCode
 
 _CONDITION_DESCRIPTIONS: Mapping[PlanStatusReason, str] = {

@@ -12,6 +12,7 @@ from cruise.domain.scheduling import (
     SelectorOperator,
     Taint,
 )
+from cruise.interfaces.text import join_words
 
 _LONGEST_LIST = 3
 _GIBIBYTE = 1024 * MEBIBYTE
@@ -83,13 +84,6 @@ def describe_amount(resource: str, amount: int) -> str:
     if resource.startswith(ATTACH_PREFIX):
         return f"{amount} volume{'' if amount == 1 else 's'} of {resource.removeprefix(ATTACH_PREFIX)}"
     return f"{amount} {resource}"
-
-
-def join_words(parts: list[str], word: str = "and") -> str:
-    """Join parts of a sentence to a list."""
-    if len(parts) < 2:
-        return "".join(parts)
-    return f"{', '.join(parts[:-1])} {word} {parts[-1]}"
 
 
 def _format_bytes(amount: int) -> str:

@@ -7,10 +7,10 @@ from cruise.interfaces.backtest.table import (
     describe_parameters,
     describe_recording,
     format_seconds,
-    join_names,
     list_warnings,
     summarize_backtest,
 )
+from cruise.interfaces.text import join_words
 from tests.backtest_results import make_policies, make_result, make_score, make_time_line
 
 
@@ -92,7 +92,7 @@ def test_the_note_on_dominance_names_every_axis():
 
 
 def test_names_and_times_in_words():
-    assert [join_names(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+    assert [join_words(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
         "",
         "a",
         "a and b",
