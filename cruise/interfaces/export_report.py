@@ -20,6 +20,7 @@ from cruise.decisions.template_sizes import (
 from cruise.domain.original_resources import convert_amounts_to_json
 from cruise.domain.prices import ResourcePrices, format_money, format_prices
 from cruise.domain.resources import ResourceName, Resources
+from cruise.interfaces.coverage import build_amounts_document
 from cruise.interfaces.export_files import build_patch
 from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
 from cruise.interfaces.reasons import describe_reason
@@ -83,7 +84,7 @@ def render_export_json(report: ExportReport) -> bytes:
             }
             for one in changes.skipped
         ],
-        "freed": _amounts(changes.reclaimable),
+        "freed": build_amounts_document(changes.reclaimable),
         "reclaimableMonthlyCost": round(report.prices.compute_monthly_cost(changes.reclaimable), 2),
     }
     return msgspec.json.encode(document) + b"\n"
@@ -96,7 +97,7 @@ def _workload(sizes: TemplateSizes, prices: ResourcePrices) -> JsonValue:
         "pods": sizes.pods,
         "containers": [_container(one) for one in sizes.containers],
         "injected": list(sizes.injected),
-        "freed": _amounts(sizes.reclaimable),
+        "freed": build_amounts_document(sizes.reclaimable),
         "reclaimableMonthlyCost": round(prices.compute_monthly_cost(sizes.reclaimable), 2),
         "patch": build_patch(sizes),
     }
@@ -128,10 +129,6 @@ def _container(sizes: TemplateContainerSizes) -> JsonValue:
 def convert_to_time(seconds: int) -> datetime | None:
     """Return a time of the evidence, None if it is unknown."""
     return datetime.fromtimestamp(seconds, UTC) if seconds else None
-
-
-def _amounts(amounts: Resources) -> JsonValue:
-    return {"cpuMillicores": amounts.cpu_millicores, "memoryBytes": amounts.memory_bytes}
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,11 +154,11 @@ def _build_chart(found: WorkloadDetails, container: Container, resource: Resourc
         ChartLine(
             "request",
             "requested",
-            get_amounts_over_time(found, container, times, resource, get_requests_of_size),
+            get_amounts_over_time(found, container, times, resource, lambda one: one.requests),
             step=True,
         ),
     ]
-    limits = get_amounts_over_time(found, container, times, resource, get_limits_of_size)
+    limits = get_amounts_over_time(found, container, times, resource, lambda one: one.limits)
     if any(limits):
         lines.append(ChartLine("limit", "limit", limits, step=True))
     title = f"{'CPU' if is_cpu else 'Memory'} of {container.name}"
@@ -204,16 +204,6 @@ def _find_amount(
     get_stated: Callable[[Container | ContainerTarget], StatedResources],
 ) -> int | None:
     return next((get_stated(one).get(resource) for one in containers if one.container == container.name), None)
-
-
-def get_requests_of_size(one: Container | ContainerTarget) -> StatedResources:
-    """Return the requests of a container or of a written size."""
-    return one.requests
-
-
-def get_limits_of_size(one: Container | ContainerTarget) -> StatedResources:
-    """Return the limits of a container or of a written size."""
-    return one.limits
 
 
 def _list_events(found: WorkloadDetails, container: Container, resource: ResourceName) -> Iterable[ChartEvent]:

@@ -207,17 +207,14 @@ def _request(steps: RequestSteps) -> JsonValue:
     """
     document = convert_to_json(steps)
     assert isinstance(document, dict)
-    if not steps.by_base:
-        del document["byBase"]
-    if not steps.at_peak:
-        del document["atPeak"]
-    if steps.guaranteed is None:
-        del document["guaranteed"]
-    if steps.utilisation is None:
-        del document["utilisation"]
-    if steps.written in (None, steps.final):
-        del document["written"]
-    return document
+    is_shown = {
+        "byBase": steps.by_base,
+        "atPeak": steps.at_peak,
+        "guaranteed": steps.guaranteed is not None,
+        "utilisation": steps.utilisation is not None,
+        "written": steps.written not in (None, steps.final),
+    }
+    return {name: value for name, value in document.items() if is_shown.get(name, True)}
 
 
 def _skipped_container(skipped: SkippedContainer) -> JsonValue:

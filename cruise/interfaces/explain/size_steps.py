@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -104,11 +105,7 @@ def _describe_freshness(statistic: Statistic, policy: Policy, now: datetime) -> 
 
 def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps, withdrawn: int | None) -> None:
     """Add the steps to a request; `withdrawn` is what is written to withdraw a pending resize."""
-    name = resource.display_name
-
-    def amount(value: float) -> str:
-        return format_exact(resource, value)
-
+    name, amount = resource.display_name, partial(format_exact, resource)
     if not steps.managed:
         rows.add_row(f"  {name}", Text(f"{amount(steps.current)}, not managed", style="dim"))
         return
@@ -136,9 +133,7 @@ def _add_request(rows: Table, resource: ResourceName, steps: RequestSteps, withd
 
 
 def _add_planned_request(rows: Table, resource: ResourceName, steps: RequestSteps, withdrawn: int | None) -> None:
-    def amount(value: float) -> str:
-        return format_exact(resource, value)
-
+    amount = partial(format_exact, resource)
     if steps.resize_cause is None and withdrawn is None:
         if steps.written not in (None, steps.final):
             rows.add_row(
@@ -310,9 +305,7 @@ def _describe_bounds(steps: RequestSteps, clamped: str, resource: ResourceName) 
 
 
 def _add_memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy, follows: bool, planned: int | None) -> None:
-    def amount(value: float) -> str:
-        return format_exact(_MEMORY, value)
-
+    amount = partial(format_exact, _MEMORY)
     if not steps.managed:
         return
     if not steps.current and not steps.adds_missing:

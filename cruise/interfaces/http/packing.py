@@ -8,8 +8,8 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 
 from cruise.domain.records import get_clock_hour
-from cruise.domain.resources import Resources
 from cruise.errors import UnavailableError, pause_garbage_collection
+from cruise.interfaces.coverage import build_amounts_document
 from cruise.interfaces.http.controller import ResourceAmountsDocument
 from cruise.interfaces.http.view import ApiView, VisibilityDependency, list_error_responses, parse_since, wait_for_store
 from cruise.interfaces.packing.descriptions import describe_condition
@@ -157,14 +157,13 @@ def create_history_routes(view: ApiView) -> APIRouter:
             items = [
                 {
                     "at": one.at,
-                    **{name: _sizes(getattr(one, name)) for name in ("allocatable", "requested", "used", "saved")},
+                    **{
+                        name: build_amounts_document(getattr(one, name))
+                        for name in ("allocatable", "requested", "used", "saved")
+                    },
                 }
                 for one in hours
             ]
             return Response(msgspec.json.encode({"items": items}), media_type="application/json")
 
     return routes
-
-
-def _sizes(amount: Resources) -> dict[str, int]:
-    return {"cpuMillicores": amount.cpu_millicores, "memoryBytes": amount.memory_bytes}

@@ -10,7 +10,7 @@ from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.domain.actions import ActionResult, ContainerTarget, Outcome, ReasonCode, ResizePod
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName
-from cruise.interfaces.dashboard.workload import get_amounts_over_time, get_limits_of_size, get_requests_of_size
+from cruise.interfaces.dashboard.workload import get_amounts_over_time
 from cruise.interfaces.http.cluster_summary import ClusterSummaryCache
 from cruise.interfaces.http.workload import WorkloadDetails, read_workload_details
 from tests.builders import make_amounts
@@ -53,9 +53,9 @@ async def test_a_chart_draws_requests_and_limits_as_they_were(scene):
     outcomes = [resized(found, 2, (200, 400), (300, 600)), resized(found, 4, (500, None), (200, 400))]
     found = replace(found, outcomes=outcomes, original=None)
     times = [NOW - timedelta(hours=hours) for hours in (5, 4, 3, 2, 1, 0)]
-    requests = get_amounts_over_time(found, container, times, MEMORY, get_requests_of_size)
+    requests = get_amounts_over_time(found, container, times, MEMORY, lambda one: one.requests)
     assert [one and one / MEBIBYTE for one in requests] == [500, 200, 200, 300, 300, 300]
-    limits = get_amounts_over_time(found, container, times, MEMORY, get_limits_of_size)
+    limits = get_amounts_over_time(found, container, times, MEMORY, lambda one: one.limits)
     assert [one and one / MEBIBYTE for one in limits] == [None, 400, 400, 600, 600, 600]
 
 
@@ -65,13 +65,13 @@ async def test_what_was_not_on_record_is_not_drawn_and_what_never_changed_is_dra
     created = NOW - timedelta(hours=2)
     found = replace(found, original=None, outcomes=(), selected=replace(found.selected, created_at=created))
     times = [NOW - timedelta(hours=hours) for hours in (3, 2, 1, 0)]
-    assert list(get_amounts_over_time(found, container, times, MEMORY, get_limits_of_size)) == [
+    assert list(get_amounts_over_time(found, container, times, MEMORY, lambda one: one.limits)) == [
         None,
         *[600.0 * MEBIBYTE] * 3,
     ]
     unknown = replace(resized(found, 1, (1, 1), (300, 600)), before=())
     found = replace(found, outcomes=[unknown])
-    assert list(get_amounts_over_time(found, container, times, MEMORY, get_limits_of_size)) == [
+    assert list(get_amounts_over_time(found, container, times, MEMORY, lambda one: one.limits)) == [
         None,
         None,
         *[600.0 * MEBIBYTE] * 2,
