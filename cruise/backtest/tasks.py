@@ -15,7 +15,6 @@ from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.backtest.policies.policies import POLICIES
 from cruise.backtest.recordings.prometheus import read_recording
 from cruise.backtest.recordings.recording import (
-    RecordingHalf,
     UsageRecording,
     cap_requests_to_node,
     load_trace,
@@ -24,7 +23,7 @@ from cruise.backtest.recordings.recording import (
 from cruise.backtest.recordings.scaling import ReplayHpaOptions, add_autoscalers, find_replayed_autoscalers
 from cruise.backtest.replay.policy import ConsolidationSizeBasis, ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
-from cruise.domain.backtest import PolicyScore
+from cruise.domain.backtest import PolicyScore, RecordingHalf
 from cruise.errors import BadInputError
 
 _CONTAINERS, _CPU, _MEMORY = "recording.pickle", "cpu.npy", "memory.npy"

@@ -1,4 +1,4 @@
-"""Results of backtests: counts, scores by policy, comparisons of two configurations, and prices."""
+"""Terms and results of backtests: counts, scores by policy, comparisons of two configurations, and prices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +9,25 @@ from cruise.domain.prices import CORE_HOUR, GIBIBYTE_HOUR
 from cruise.domain.resources import Resources
 
 if TYPE_CHECKING:
-    # The command line imports the metrics, and starts without numpy.
+    # The command line imports the terms and metrics, and starts without numpy.
     from cruise.domain.arrays import Float64Array, Int64Array
+
+# What is replayed.
+
+
+class PodCreationTime(StrEnum):
+    """When the pods of a recording are created."""
+
+    FIRST_SAMPLE = "first-sample"
+    START = "start"
+
+
+class RecordingHalf(StrEnum):
+    """A half of the containers, sorted by name: the even or the odd places. One to tune rules on, one to test them."""
+
+    TUNE = "tune"
+    REPORT = "report"
+
 
 # Counts by hour and by group of workloads, from which uncertainty is estimated.
 

@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
 
 from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.domain.backtest import RecordingHalf
 from cruise.domain.cluster import HorizontalPodAutoscaler, WorkloadRef
 from cruise.domain.resources import Resources
 from cruise.errors import BadInputError
@@ -85,13 +85,6 @@ def cap_requests_to_node(recording: UsageRecording, node: Resources) -> tuple[Us
     ]
     count = sum(now is not before for now, before in zip(containers, recording.containers, strict=True))
     return (replace(recording, containers=containers) if count else recording), count
-
-
-class RecordingHalf(StrEnum):
-    """A half of the containers, sorted by name: the even or the odd places. One to tune rules on, one to test them."""
-
-    TUNE = "tune"
-    REPORT = "report"
 
 
 def select_half_of_containers(recording: UsageRecording, half: RecordingHalf) -> UsageRecording:

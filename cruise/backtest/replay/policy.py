@@ -8,6 +8,7 @@ import numpy as np
 
 from cruise.backtest.recordings.scaling import ReplayHpaOptions
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
+from cruise.domain.backtest import PodCreationTime
 from cruise.domain.cluster import HorizontalPodAutoscaler
 from cruise.domain.policy import Policy
 from cruise.domain.prices import ResourcePrices
@@ -129,13 +130,6 @@ class ReplayPolicy(Protocol):
     def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         """Record a kill and return the immediate reaction: by default nothing. The container has restarted already."""
         return ReplayedOomReaction()
-
-
-class PodCreationTime(StrEnum):
-    """When the pods of a recording are created."""
-
-    FIRST_SAMPLE = "first-sample"
-    START = "start"
 
 
 class ConsolidationSizeBasis(StrEnum):

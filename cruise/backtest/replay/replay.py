@@ -13,7 +13,7 @@ from cruise.backtest.replay.cluster import ReplayedCluster
 from cruise.backtest.replay.node_removal import NodeRemoval
 from cruise.backtest.replay.nodes import PENDING_NODE, ReplayedPodState
 from cruise.backtest.replay.oom_killer import OomKillSimulation
-from cruise.backtest.replay.policy import ConsolidationSizeBasis, PodCreationTime, ReplayOptions, ReplayPolicy
+from cruise.backtest.replay.policy import ConsolidationSizeBasis, ReplayOptions, ReplayPolicy
 from cruise.backtest.replay.scoring import (
     ChangeCounts,
     HourlyCountRecorder,
@@ -25,7 +25,7 @@ from cruise.backtest.replay.scoring import (
     compute_policy_score,
 )
 from cruise.domain.arrays import Float32Array, Int64Array
-from cruise.domain.backtest import PolicyScore
+from cruise.domain.backtest import PodCreationTime, PolicyScore
 
 _ROWS_PER_CHUNK = 512
 

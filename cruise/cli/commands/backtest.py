@@ -32,10 +32,8 @@ from cruise.cli.commands.backtest_options import (
     NodeCpuOption,
     NodeMemoryOption,
     PodCreationOption,
-    PodCreationTimeName,
     PolicyOption,
     PrometheusUrlOption,
-    RecordingHalfName,
     ReportFormatOption,
     RiskOption,
     SchedulerOption,
@@ -58,6 +56,7 @@ from cruise.cli.options import (
     write_report,
 )
 from cruise.cli.terminal import print_error
+from cruise.domain.backtest import PodCreationTime, RecordingHalf
 from cruise.errors import BadInputError
 from cruise.interfaces.text import suggest_similar
 
@@ -85,7 +84,7 @@ def backtest(
     rules: RulesOption = None,
     node_cpu: NodeCpuOption = "16",
     node_memory: NodeMemoryOption = "64Gi",
-    pod_creation: PodCreationOption = PodCreationTimeName.FIRST_SAMPLE,
+    pod_creation: PodCreationOption = PodCreationTime.FIRST_SAMPLE,
     hpa: HpaOption = None,
     risk: RiskOption = None,
     seed: SeedOption = 0,
@@ -256,20 +255,20 @@ def _parse_node(cpu: str, memory: str) -> "Resources":
 
 def _build_options(
     node: "Resources",
-    pod_creation: PodCreationTimeName,
+    pod_creation: PodCreationTime,
     seed: int,
     risk: float,
     rules: RulesName | None,
     settings: "Settings",
 ) -> "ReplayOptions":
-    from cruise.backtest.replay.policy import PodCreationTime, ReplayOptions
+    from cruise.backtest.replay.policy import ReplayOptions
 
     if not 0 < risk < 1:
         raise BadInputError(f"--risk: {risk:g} is not between 0 and 1; write e.g. 1e-3")
     return ReplayOptions(
         node=node,
         pass_seconds=int(settings.pass_interval.total_seconds()),
-        creation_time=PodCreationTime(pod_creation.value),
+        creation_time=pod_creation,
         seed=seed,
         risk=risk,
         policy=apply_rule_set(settings.to_policy(), rules),
@@ -291,21 +290,19 @@ def _build_sources(
     days: int,
     now: str | None,
     snapshot: str | None,
-    half: RecordingHalfName | None,
+    half: RecordingHalf | None,
     settings: "Settings",
     options: "ReplayOptions",
 ) -> "list[RecordingSource]":
     """Return the recordings: trace directories, or days of a Prometheus server."""
     from cruise.app.process import get_current_time
-    from cruise.backtest.recordings.recording import RecordingHalf
     from cruise.backtest.tasks import PrometheusRecordingSource, TraceRecordingSource
 
-    part = RecordingHalf(half.value) if half is not None else None
     if traces:
-        return [TraceRecordingSource(directory, options.pass_seconds, part) for directory in traces]
+        return [TraceRecordingSource(directory, options.pass_seconds, half) for directory in traces]
     prometheus = replace(settings.to_prometheus_settings(url), plausible=options.policy.rules.plausibility_checks)
     end = parse_time(now) or get_current_time()
-    return [PrometheusRecordingSource(prometheus, days, end, options.pass_seconds, snapshot, part)]
+    return [PrometheusRecordingSource(prometheus, days, end, options.pass_seconds, snapshot, half)]
 
 
 def _replay(replay: "ReplayRequest", jobs: int | None, scheduler: str | None) -> "list[BacktestResult]":
@@ -321,7 +318,7 @@ def _replay(replay: "ReplayRequest", jobs: int | None, scheduler: str | None) ->
     )
 
 
-def _build_terms(options: "ReplayOptions", half: RecordingHalfName | None, settings: "Settings") -> "ReplayParameters":
+def _build_terms(options: "ReplayOptions", half: RecordingHalf | None, settings: "Settings") -> "ReplayParameters":
     from cruise.domain.backtest import ObjectivePrices
     from cruise.domain.prices import LIST_PRICES
     from cruise.interfaces.backtest.report import HourlyResourcePrices, ReplayParameters

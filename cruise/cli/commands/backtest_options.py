@@ -1,6 +1,5 @@
 """Options of `cruise backtest`, in the groups of its help."""
 
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cruise.cli.options import ReportFormat, create_option_without_default
-from cruise.domain.backtest import ComparedMetric
+from cruise.domain.backtest import ComparedMetric, PodCreationTime, RecordingHalf
 from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -22,20 +21,6 @@ _replayed_by = partial(create_option_without_default, rich_help_panel="Where it 
 _AGAINST = "Against another configuration"
 _compared = partial(create_option_without_default, rich_help_panel=_AGAINST)
 _report = partial(create_option_without_default, rich_help_panel="The report")
-
-
-class PodCreationTimeName(StrEnum):
-    """When pods are created."""
-
-    FIRST_SAMPLE = "first-sample"
-    START = "start"
-
-
-class RecordingHalfName(StrEnum):
-    """The half of the series to replay."""
-
-    TUNE = "tune"
-    REPORT = "report"
 
 
 def complete_policy(incomplete: str) -> list[str]:
@@ -64,7 +49,7 @@ ClusterOption = Annotated[
     _replayed("--snapshot", "FILE", "The cluster, for owners and requests that Prometheus does not have."),
 ]
 HalfOption = Annotated[
-    RecordingHalfName | None,
+    RecordingHalf | None,
     _replayed("--half", None, "Every other series by name: one half for tuning rules, the other for reporting."),
 ]
 PolicyOption = Annotated[
@@ -80,7 +65,7 @@ PolicyOption = Annotated[
 ]
 NodeCpuOption = Annotated[str, _cluster("--node-cpu", metavar="CPU", help="Of every node.")]
 NodeMemoryOption = Annotated[str, _cluster("--node-memory", metavar="MEMORY", help="Of every node.")]
-PodCreationOption = Annotated[PodCreationTimeName, _cluster("--pod-creation", help="When pods are created.")]
+PodCreationOption = Annotated[PodCreationTime, _cluster("--pod-creation", help="When pods are created.")]
 DEFAULT_RISK = 1e-3
 RiskOption = Annotated[
     float | None,

@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 
 from cruise.backtest.baselines.bounds import AsRequestedBaseline, OracleBaseline
 from cruise.backtest.recordings.recording import UsageRecording
-from cruise.backtest.replay.policy import PodCreationTime, ReplayOptions
+from cruise.backtest.replay.policy import ReplayOptions
 from cruise.backtest.replay.replay import replay_policy
+from cruise.domain.backtest import PodCreationTime
 from cruise.domain.resources import Resources
 from tests.backtest.baselines.recordings import GIBIBYTE, get_sizes, make_recording, make_view
 from tests.tiers import examples

@@ -10,11 +10,11 @@ import pytest
 
 from cruise.backtest.recordings.recording import (
     RecordedContainer,
-    RecordingHalf,
     UsageRecording,
     load_trace,
     select_half_of_containers,
 )
+from cruise.domain.backtest import RecordingHalf
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import Resources
 from cruise.errors import BadInputError

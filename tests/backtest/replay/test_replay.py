@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from cruise.backtest.policies.policies import POLICIES
 from cruise.backtest.recordings.recording import UsageRecording, load_trace
-from cruise.backtest.replay.policy import PodCreationTime, ReplayClusterView, ReplayOptions, ReplayPolicy
+from cruise.backtest.replay.policy import ReplayClusterView, ReplayOptions, ReplayPolicy
 from cruise.backtest.replay.replay import replay_policy
 from cruise.decisions.policy_costs import REFERENCE_POLICIES
+from cruise.domain.backtest import PodCreationTime
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.simulation.demand.trace import SHIPPED_TRACE
 from tests.backtest.baselines.recordings import make_recording

@@ -3,8 +3,9 @@
 import numpy as np
 
 from cruise.backtest.recordings.recording import UsageRecording
-from cruise.backtest.replay.policy import PodCreationTime, ReplayOptions
+from cruise.backtest.replay.policy import ReplayOptions
 from cruise.backtest.replay.replay import split_into_intervals
+from cruise.domain.backtest import PodCreationTime
 from tests.backtest.baselines.recordings import make_recording
 
 NAN = np.nan
