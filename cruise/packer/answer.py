@@ -115,6 +115,10 @@ class Packing:
 ReportFunction = Callable[[Packing], None]
 
 
+def ignore_packing(packing: Packing) -> None:
+    """Report nothing: the packing may break a rule, or be no better than the known one."""
+
+
 def compute_figures(problem: PackingProblem, pod_node: IntArray) -> PackingFigures:
     """Return what an assignment achieves."""
     priorities = problem.priorities[problem.pod_class]

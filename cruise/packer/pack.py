@@ -10,6 +10,7 @@ from cruise.packer.answer import (
     PackingNoteCode,
     ReportFunction,
     compute_figures,
+    ignore_packing,
 )
 from cruise.packer.budget import BudgetMeter, SolveBudget
 from cruise.packer.columns.bounds import ObjectiveEntryBound
@@ -98,7 +99,7 @@ def _solve_part(state: SubproblemState, meter: BudgetMeter, seed: int) -> None:
             without_evictions = solve_subproblem(unmoved, problem.pod_node, part_meter, seed, state.offer_packing)
     if problem.rules.are_binding and cells > _START_CELLS and not state.is_proved:
         with meter.get_part(_EJECTIONS_START_SHARE) as part_meter:
-            state.offer_packing(solve_by_ejection(problem, state.pod_node, part_meter, _ignore, seed))
+            state.offer_packing(solve_by_ejection(problem, state.pod_node, part_meter, ignore_packing, seed))
     if not state.is_proved and not meter.is_exhausted():
         solve_subproblem(problem, state.pod_node, meter, seed, state.update_bound)
     if without_evictions is not None:
@@ -141,8 +142,8 @@ def _solve_without_chains(state: SubproblemState, meter: BudgetMeter, seed: int)
         allowed_nodes=np.concatenate([problem.allowed_nodes, no_nodes]),
     )
     with meter.get_part(_WITHOUT_PREEMPTION_SHARE) as part_meter:
-        state.offer_packing(solve_by_ejection(without_preemption, problem.pod_node, part_meter, _ignore, seed))
-    packing = solve_by_ejection(without_non_preempting, problem.pod_node, meter, _ignore, seed)
+        state.offer_packing(solve_by_ejection(without_preemption, problem.pod_node, part_meter, ignore_packing, seed))
+    packing = solve_by_ejection(without_non_preempting, problem.pod_node, meter, ignore_packing, seed)
     state.offer_assignment(add_non_preempting_pods(problem, packing.pod_node))
 
 
@@ -205,16 +206,12 @@ def _place_pending(state: SubproblemState, meter: BudgetMeter, seed: int) -> Non
     without_prices = replace(problem, objective=PackingObjective.OPERATOR, node_prices=None)
     cells = problem.class_count * problem.node_count
     if cells > (_EXACT_CELLS_WITH_RULES if problem.rules.are_binding else _EXACT_CELLS):
-        packing = place_by_ejection_and_gathering(without_prices, state.pod_node, meter, _ignore, seed)
+        packing = place_by_ejection_and_gathering(without_prices, state.pod_node, meter, ignore_packing, seed)
     else:
-        packing = solve_subproblem(without_prices, state.pod_node, meter, seed, _ignore)
+        packing = solve_subproblem(without_prices, state.pod_node, meter, seed, ignore_packing)
     if state.offer_assignment(packing.pod_node):
         key = compute_figures(problem, packing.pod_node).get_key(problem.objective)
         state.apply_bound(key, (*packing.bound[:-1], *state.known.bound[-2:]))
-
-
-def _ignore(packing: Packing) -> None:
-    """Ignore a packing that may break a rule."""
 
 
 # Share for annealing before the first bound, and share of the rest before CP-SAT.

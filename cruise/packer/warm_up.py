@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cruise.packer.answer import Packing
+from cruise.packer.answer import ignore_packing
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.columns.bounds import ObjectiveEntryBound
 from cruise.packer.columns.primal_heuristics import AnnealingSearch
@@ -40,14 +40,14 @@ def warm_up_ejection_kernels() -> None:
     problem = _build_ejection_problem()
     for objective in (PackingObjective.PAPER, PackingObjective.OPERATOR):
         meter = BudgetMeter(read_monotonic_seconds() + _MAX_SECONDS, math.inf)
-        solve_by_ejection(replace(problem, objective=objective), problem.pod_node, meter, _ignore)
+        solve_by_ejection(replace(problem, objective=objective), problem.pod_node, meter, ignore_packing)
     RelaxedBounds(problem).compute_min_evicted(
         (1, 3, 1), 9, BudgetMeter(read_monotonic_seconds() + _MAX_SECONDS, math.inf)
     )
     node_prices = NodePrices(np.ones(2, dtype=np.int64), np.ones(4, dtype=np.bool_))
     priced = replace(problem, objective=PackingObjective.CONSOLIDATION, node_prices=node_prices)
     drain_nodes(
-        priced, problem.pod_node, BudgetMeter(read_monotonic_seconds() + _MAX_SECONDS, math.inf), _SEED, _ignore
+        priced, problem.pod_node, BudgetMeter(read_monotonic_seconds() + _MAX_SECONDS, math.inf), _SEED, ignore_packing
     )
 
 
@@ -114,7 +114,3 @@ def _build_ejection_problem() -> PackingProblem:
             np.zeros((1, 2), dtype=np.int64), eviction_limits=(EvictionLimit("all", np.array([0, 2]), 3),)
         ),
     )
-
-
-def _ignore(packing: Packing) -> None:
-    """Ignore a packing of the example."""

@@ -126,20 +126,6 @@ class PatternPricing:
         return items.found_group[:count].copy(), items.found[:count].copy(), bounds
 
 
-def build_pattern_pricing(
-    subproblem: PrioritySubproblem, same_node_affinity: SameNodeAffinityRules = NO_SAME_NODE_AFFINITY_RULES
-) -> PatternPricing:
-    """Return the pricing of a subproblem, with its bounds of copies."""
-    items = build_subproblem_items(subproblem, _PER_GROUP * (max(len(subproblem.group_size), 1) + 2))
-    return PatternPricing(
-        subproblem,
-        items,
-        build_group_copy_bounds(
-            items, same_node_affinity.holder, same_node_affinity.targets, same_node_affinity.max_alone
-        ),
-    )
-
-
 # Bounds are floating point: a whole number is exceeded only beyond this.
 BOUND_TOLERANCE = 1e-6
 _SMOOTHING = 0.8
@@ -241,11 +227,12 @@ def start_column_generation(
     same_node_affinity: SameNodeAffinityRules = NO_SAME_NODE_AFFINITY_RULES,
 ) -> ColumnGeneration:
     """Return column generation without any pattern."""
-    return ColumnGeneration(
-        build_master_problem(subproblem, generator),
-        build_pattern_pricing(subproblem, same_node_affinity),
-        subproblem.ceiling,
+    master = build_master_problem(subproblem, generator)
+    items = build_subproblem_items(subproblem, _PER_GROUP * (max(len(subproblem.group_size), 1) + 2))
+    copy_bounds = build_group_copy_bounds(
+        items, same_node_affinity.holder, same_node_affinity.targets, same_node_affinity.max_alone
     )
+    return ColumnGeneration(master, PatternPricing(subproblem, items, copy_bounds), subproblem.ceiling)
 
 
 _MAX_NODES = 200_000

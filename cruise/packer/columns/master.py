@@ -321,18 +321,12 @@ def build_master_problem(subproblem: PrioritySubproblem, generator: np.random.Ge
     return master
 
 
+# The arrays of a tableau that grow with its columns.
+_GROWING = ("starts", "rows", "values", "cost", "upper", "state", "helps", "losses", "shifts")
+
+
 def _grow_tableau(t: SimplexTableau) -> SimplexTableau:
-    return t._replace(
-        starts=_double(t.starts),
-        rows=_double(t.rows),
-        values=_double(t.values),
-        cost=_double(t.cost),
-        upper=_double(t.upper),
-        state=_double(t.state),
-        helps=_double(t.helps),
-        losses=_double(t.losses),
-        shifts=_double(t.shifts),
-    )
+    return t._replace(**{name: _double(getattr(t, name)) for name in _GROWING})
 
 
 def _double(array: NDArray[T]) -> NDArray[T]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cruise.packer.answer import Packing, build_packing
+from cruise.packer.answer import Packing, build_packing, ignore_packing
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.kernels.price_agreement import NodeChanges
 from cruise.packer.large.solving import EjectionSearch, RearrangementSearch
@@ -31,14 +31,14 @@ def solve_from_prices(
                 break
             with share.get_part(1 / starts_left) as part:
                 start = _draw_start(problem, changes, None if starts_left == _STARTS else draws)
-                found = EjectionSearch(problem, start, current, part, _ignore).run()
+                found = EjectionSearch(problem, start, current, part, ignore_packing).run()
                 if found is not current:
-                    found = RearrangementSearch(problem, found.pod_node, found, part, _ignore).run(seed)
+                    found = RearrangementSearch(problem, found.pod_node, found, part, ignore_packing).run(seed)
             if found.planned.get_key(problem.objective) > best.planned.get_key(problem.objective):
                 best = found
     if best is current:
         return best
-    return RearrangementSearch(problem, best.pod_node, best, meter, _ignore).run(seed)
+    return RearrangementSearch(problem, best.pod_node, best, meter, ignore_packing).run(seed)
 
 
 def _draw_start(problem: PackingProblem, changes: NodeChanges, draws: np.random.Generator | None) -> IntArray:
@@ -100,7 +100,3 @@ def _choose_changes(
         if changes.length[g, k]:
             chosen.append((-float(shares[k]), g, k))
     return [(g, k) for _, g, k in sorted(chosen)]
-
-
-def _ignore(packing: Packing) -> None:
-    """Ignore a packing; it is reported once it is better than the known one."""

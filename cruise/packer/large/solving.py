@@ -202,16 +202,9 @@ def _is_best(problem: PackingProblem, packing: Packing) -> bool:
 class EjectionSearch(ClusterSearch):
     """Places pods by ejections, the largest first."""
 
-    def __init__(
-        self,
-        problem: PackingProblem,
-        begin: IntArray,
-        packing: Packing,
-        meter: BudgetMeter,
-        report: ReportFunction,
-    ) -> None:
-        super().__init__(problem, begin, packing, meter, report)
-        self._parts = max(problem.node_count // _SPAN, 1)
+    @property
+    def _parts(self) -> int:
+        return max(self.problem.node_count // _SPAN, 1)
 
     def run(self) -> Packing:
         """Place pods of one priority after the other, then undo unneeded moves."""

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cruise.packer.problem import AttractionRule, BoolArray, ExclusionRule, IntArray, PackingProblem, SpreadRule
+from cruise.packer.problem import AttractionRule, BoolArray, IntArray, PackingProblem, SpreadRule
 from cruise.packer.rules.by_class import RulesByClass
 
 
@@ -86,7 +86,6 @@ class ExclusionCheck:
     """An exclusion, for a class: no pod of the others is in the domain where it arrives."""
 
     index: int
-    rule: ExclusionRule
     others: DomainCounts
 
     def allows(self, node: int) -> bool:
@@ -234,7 +233,7 @@ class RuleCounts:
         if c not in self._checks:
             rules = self.rules
             exclusions = [
-                ExclusionCheck(i, rule, self._get_counts(rule.topology, others))
+                ExclusionCheck(i, self._get_counts(rule.topology, others))
                 for i, rule, others in rules.excluded.get(c, ())
             ]
             attractions = [self._create_attraction_check(i, rule) for i, rule in rules.attracted.get(c, ())]

@@ -7,7 +7,7 @@ import numpy as np
 
 from cruise.packer.kernels import rule_counts as layout
 from cruise.packer.problem import AttractionRule, BoolArray, IntArray, PackingProblem, PlacementRules, SpreadRule
-from cruise.packer.rules.by_class import RulesByClass
+from cruise.packer.rules.by_class import RulesByClass, is_domain_per_node
 
 # Limit of all counts: classes whose rules need more are not moved.
 _MAX_COUNTS = 4_000_000
@@ -99,7 +99,7 @@ def _exclusion_lists(
     rules: PlacementRules, by_class: RulesByClass, counters: _CounterTable, closed: BoolArray
 ) -> tuple[_Sets, _Sets]:
     """Return for each class the counters that exclude it from a domain, and the classes that exclude it from a node."""
-    is_by_node = [_is_domain_per_node(domains) for domains in rules.topologies]
+    is_by_node = [is_domain_per_node(domains) for domains in rules.topologies]
     banned: _Sets = defaultdict(set)
     shunned: _Sets = defaultdict(set)
     for c, exclusions in by_class.excluded.items():
@@ -166,10 +166,6 @@ def _concatenate(tables: dict[int, IntArray], nodes: int) -> IntArray:
     flat = [np.asarray(tables[table], dtype=np.int64).ravel() for table in range(1, layout.RULE_TABLE_COUNT)]
     starts = layout.RULE_TABLE_COUNT + np.cumsum([0, *(len(part) for part in flat)])[:-1]
     return np.concatenate([np.array([nodes, *starts.tolist()], dtype=np.int64), *flat])
-
-
-def _is_domain_per_node(domains: IntArray) -> bool:
-    return bool((domains >= 0).all()) and len(np.unique(domains)) == len(domains)
 
 
 def _fits_limit(counters: _CounterTable, closed: BoolArray, topology: int, holder: int, targets: IntArray) -> bool:
