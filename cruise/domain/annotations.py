@@ -3,7 +3,6 @@
 To add an override, add a row to OVERRIDES and a field to `Overrides` and `EffectivePolicy`.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, StrEnum
@@ -25,7 +24,7 @@ from cruise.domain.policy import (
 )
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes, quote_text
 from cruise.domain.run_to_completion_operators import parse_workload_name
-from cruise.domain.startup_cpu import StartupCpu, format_startup_cpu, parse_startup_cpu
+from cruise.domain.startup_cpu import StartupCpu, format_factor, format_startup_cpu, parse_factor, parse_startup_cpu
 
 ChoiceT = TypeVar("ChoiceT", bound=Enum)
 
@@ -195,18 +194,10 @@ def _write_resources(resources: frozenset[ResourceName]) -> str:
 
 
 def _read_factor(text: str) -> float:
-    try:
-        factor = float(text)
-    except ValueError:
-        factor = math.nan
+    factor = parse_factor(text)
     if not 0 <= factor <= LARGEST_FACTOR:
         raise ValueError(f"{quote_text(text)} is no factor; write a number from 0 to {LARGEST_FACTOR}, such as 1.5")
     return factor
-
-
-def _write_factor(factor: float) -> str:
-    short = f"{factor:g}"
-    return short if float(short) == factor else repr(factor)
 
 
 def _override(
@@ -252,7 +243,7 @@ POD_SETTINGS = (
 CONTAINER_SETTINGS = (
     MODE,
     RESOURCES,
-    _override("headroom-factor", "headroom_factor", _read_factor, _write_factor),
+    _override("headroom-factor", "headroom_factor", _read_factor, format_factor),
     MEMORY_LIMITS,
     CPU_LIMITS,
     DIRECTION,

@@ -32,10 +32,7 @@ def parse_startup_cpu(text: str) -> StartupCpu:
         return StartupCpu(is_learned=text == _LEARN)
     if not text.endswith("x"):
         return StartupCpu(cpu_millicores=parse_size(ResourceName.CPU, text))
-    try:
-        factor = float(text[:-1])
-    except ValueError:
-        factor = math.nan
+    factor = parse_factor(text[:-1])
     if not 1 <= factor <= LARGEST_STARTUP_FACTOR:
         raise ValueError(
             f"{quote_text(text)} is no factor; write one from 1x to {LARGEST_STARTUP_FACTOR}x, such as 2x, an amount, "
@@ -52,5 +49,18 @@ def format_startup_cpu(startup_cpu: StartupCpu) -> str:
         return _OFF
     if not startup_cpu.factor:
         return format_cpu_millicores(startup_cpu.cpu_millicores)
-    short = f"{startup_cpu.factor:g}"
-    return f"{short if float(short) == startup_cpu.factor else repr(startup_cpu.factor)}x"
+    return f"{format_factor(startup_cpu.factor)}x"
+
+
+def parse_factor(text: str) -> float:
+    """Parse a factor; NaN, which is within no bounds, for any other text."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def format_factor(factor: float) -> str:
+    """Write a factor in the shortest form that is exact."""
+    short = f"{factor:g}"
+    return short if float(short) == factor else repr(factor)
