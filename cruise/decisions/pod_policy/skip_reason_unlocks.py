@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex
@@ -123,10 +124,6 @@ def _size_device_pods(inputs: EligibilityInputs) -> EligibilityInputs:
     return inputs._replace(policy=replace(inputs.policy, allow_extended_resources=True))
 
 
-def _manage_resources(inputs: EligibilityInputs) -> EligibilityInputs:
-    return _remove_override(inputs, "resources")
-
-
 def _switch_off_vpas(inputs: EligibilityInputs) -> EligibilityInputs:
     vertical = tuple(replace(one, mode="Off") for one in inputs.snapshot.vertical_autoscalers)
     return inputs._replace(snapshot=replace(inputs.snapshot, vertical_autoscalers=vertical))
@@ -182,20 +179,9 @@ def _annotation(
     return SkipReasonUnlock(SkipReasonUnlockKind.ANNOTATION, description, annotation=annotation, apply=apply)
 
 
-def _object(
-    description: str, apply: Callable[[EligibilityInputs], EligibilityInputs] | None = None
-) -> SkipReasonUnlock:
-    return SkipReasonUnlock(SkipReasonUnlockKind.OBJECT, description, apply=apply)
-
-
-def _cluster(
-    description: str, apply: Callable[[EligibilityInputs], EligibilityInputs] | None = None
-) -> SkipReasonUnlock:
-    return SkipReasonUnlock(SkipReasonUnlockKind.CLUSTER, description, apply=apply)
-
-
-def _time(description: str, setting: str = "") -> SkipReasonUnlock:
-    return SkipReasonUnlock(SkipReasonUnlockKind.TIME, description, setting)
+_object = partial(SkipReasonUnlock, SkipReasonUnlockKind.OBJECT)
+_cluster = partial(SkipReasonUnlock, SkipReasonUnlockKind.CLUSTER)
+_time = partial(SkipReasonUnlock, SkipReasonUnlockKind.TIME)
 
 
 def _nothing(description: str) -> SkipReasonUnlock:
@@ -211,7 +197,9 @@ _MODE = SkipReasonUnlock(
     _raise_mode,
 )
 _RESOURCES = _annotation(
-    f"{PREFIX}resources: cpu,memory", f"{PREFIX}resources: cpu,memory, or no such annotation", _manage_resources
+    f"{PREFIX}resources: cpu,memory",
+    f"{PREFIX}resources: cpu,memory, or no such annotation",
+    partial(_remove_override, name="resources"),
 )
 _USAGE = _cluster("let its usage be measured; cruise check shows what is missing")
 _HAND_WRITE = _object("change the LimitRange, or the resources in the pod template")
@@ -253,7 +241,9 @@ UNLOCKS: Mapping[ReasonCode, SkipReasonUnlock] = {
         "adopt",
         f"{PREFIX}best-effort: adopt",
     ),
-    ReasonCode.POD_LEVEL_RESOURCES: _cluster("upgrade the node to Kubernetes 1.36 or later", _upgrade_for_pod_level),
+    ReasonCode.POD_LEVEL_RESOURCES: _cluster(
+        "upgrade the node to Kubernetes 1.36 or later", apply=_upgrade_for_pod_level
+    ),
     ReasonCode.EXTENDED_RESOURCES: _setting(
         "allow_extended_resources", "true", "allow_extended_resources: true", _size_device_pods
     ),
@@ -275,11 +265,11 @@ UNLOCKS: Mapping[ReasonCode, SkipReasonUnlock] = {
         f"{PREFIX}hpa: within-target",
         _size_within_target,
     ),
-    ReasonCode.MANAGED_BY_OTHER_AUTOSCALER: _object("set the VPA's updateMode to Off", _switch_off_vpas),
+    ReasonCode.MANAGED_BY_OTHER_AUTOSCALER: _object("set the VPA's updateMode to Off", apply=_switch_off_vpas),
     ReasonCode.AMBIGUOUS_WORKLOAD: _object("rename one of the two workloads"),
     ReasonCode.LOOKUP_PENDING: _time("wait; if it lasts, cruise check shows the missing permission"),
-    ReasonCode.RESIZE_UNSUPPORTED: _cluster("upgrade the node to Kubernetes 1.33 or later", _upgrade_kubelets),
-    ReasonCode.RESIZE_RESTARTS: _object("resizePolicy NotRequired in the pod template", _resize_without_restarts),
+    ReasonCode.RESIZE_UNSUPPORTED: _cluster("upgrade the node to Kubernetes 1.33 or later", apply=_upgrade_kubelets),
+    ReasonCode.RESIZE_RESTARTS: _object("resizePolicy NotRequired in the pod template", apply=_resize_without_restarts),
     ReasonCode.LIMIT_RANGE: _HAND_WRITE,
     ReasonCode.QOS_CHANGE: _HAND_WRITE,
     ReasonCode.RESIZE_REFUSED: _time("wait: another size is tried when the target changes"),
