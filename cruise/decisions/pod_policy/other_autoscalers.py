@@ -255,8 +255,7 @@ def _list_left_resources(vertical: VerticalPodAutoscaler) -> tuple[tuple[str, fr
     return tuple(sorted(left.items())) if any(left.values()) else ()
 
 
-_INTERMEDIATE = frozenset({"Job", "ReplicaSet"})
-_FOLLOWED = _INTERMEDIATE | {"CronJob", "Deployment"}
+_FOLLOWED = _BELOW_WORKLOADS | {"CronJob", "Deployment"}
 
 
 def describe_pending_lookup(pod: Pod, snapshot: ClusterSnapshot, claimed: AutoscalerClaims) -> str:
@@ -269,7 +268,7 @@ def describe_pending_lookup(pod: Pod, snapshot: ClusterSnapshot, claimed: Autosc
         if pod.namespace not in snapshot.namespaces:
             return ReasonDetailCode.NAMESPACE_NOT_SEEN
         ref = pod.workload
-        followed = ref is not None and pod.owner_kind in _INTERMEDIATE and ref.kind in _FOLLOWED
+        followed = ref is not None and pod.owner_kind in _BELOW_WORKLOADS and ref.kind in _FOLLOWED
         if followed and (pod.namespace, ref) not in snapshot.workloads:
             return ReasonDetailCode.OWNER_NOT_SEEN.create(ref)
     return claimed.pending

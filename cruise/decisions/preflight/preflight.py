@@ -31,15 +31,13 @@ from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.rightsizing_policies import POLICY_GROUP
 from cruise.domain.usage import StatisticsTable
 
-_NAMES = {ResourceName.CPU: "CPU", ResourceName.MEMORY: "memory"}
-
 
 def check_risks(risks: Mapping[ResourceName, ObservedRisk]) -> Iterator[CheckItem]:
     """Yield an item for each resource with a known observed risk."""
     for resource, risk in risks.items():
         if not risk.is_known:
             continue
-        name = _NAMES[resource]
+        name = resource.display_name
         words = (
             f"demand for {name} exceeded the requests of a node's pods in {100 * risk.observed:.2g} % of "
             f"{risk.intervals:,} intervals of the last {REPORTED_DAYS} days, {100 * risk.stated_risk:.2g} % are allowed"

@@ -11,14 +11,14 @@ from datetime import datetime
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cruise.decisions.sizing.node_columns import split_by_resource
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.sizing.planned_requests import count_node_requests_at_targets
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests, tolerates_cordon
-from cruise.domain.resources import Resources
+from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.scheduling import SchedulingConstraints
 
 
@@ -79,8 +79,8 @@ class _NodeCapacityColumns:
         plans_by_node = [by_name[node.name] for node in self._nodes]
         now = [plan.allocatable - plan.counted for plan in plans_by_node]
         after = [plan.allocatable - count_node_requests_at_targets(plan, pods, skipped) for plan in plans_by_node]
-        self._free = _split(now)
-        self._free_after = _split(after)
+        self._free = split_by_resource(now)
+        self._free_after = split_by_resource(after)
         self._needs_no_eviction = np.array([plan.fits and not plan.evict for plan in plans_by_node], dtype=np.bool_)
         counts = Counter(pod.node for pod in snapshot.pods if not pod.is_finished)
         self._pods_free = np.array([node.allocatable_pods - counts[node.name] for node in self._nodes], dtype=np.int64)
@@ -154,22 +154,14 @@ class _NodeCapacityColumns:
         """Return the node with the most memory free with its pods at their targets, the first of equal ones."""
         if not nodes.any():
             return None
-        return int(np.argmax(np.where(nodes, self._free_after[1], np.iinfo(np.int64).min)))
+        return int(np.argmax(np.where(nodes, self._free_after[ResourceName.MEMORY], np.iinfo(np.int64).min)))
 
     def _compute_reclaimed(self, node: int) -> Resources:
-        cpu, memory = (int(after[node] - now[node]) for now, after in zip(self._free, self._free_after, strict=True))
-        return Resources(cpu, memory)
+        return Resources(*(int(self._free_after[one][node] - self._free[one][node]) for one in ResourceName))
 
 
-def _split(amounts: Sequence[Resources]) -> tuple[Int64Array, Int64Array]:
-    return (
-        np.array([amount.cpu_millicores for amount in amounts], dtype=np.int64),
-        np.array([amount.memory_bytes for amount in amounts], dtype=np.int64),
-    )
-
-
-def _has_enough(free: tuple[Int64Array, Int64Array], need: Resources) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    return free[0] >= need.cpu_millicores, free[1] >= need.memory_bytes
+def _has_enough(free: Mapping[ResourceName, Int64Array], need: Resources) -> tuple[BoolArray, BoolArray]:
+    return free[ResourceName.CPU] >= need.cpu_millicores, free[ResourceName.MEMORY] >= need.memory_bytes
 
 
 def _sum_extended_requests(snapshot: ClusterSnapshot) -> dict[str, Counter[str | None]]:
