@@ -122,18 +122,15 @@ def _divide(numerator: Float64Array, denominator: Float64Array) -> Float64Array:
 
 def build_hourly_metrics(hourly_counts: HourlyCounts) -> Mapping[ComparedMetric, HourlyMetric]:
     """Return the recorded metrics."""
-    counts = {count: matrix.sum(axis=1) for count, matrix in hourly_counts.counts.items()}
+    counts = {count: matrix.sum(axis=1) for count, matrix in hourly_counts.items()}
     return {metric: build(counts) for metric, (required, build) in _METRICS.items() if required in counts}
 
 
-_Counts = Mapping[ReplayQuantity, Float64Array]
-
-
-def _build_daily_metric(numerator: Float64Array, counts: _Counts) -> HourlyMetric:
+def _build_daily_metric(numerator: Float64Array, counts: HourlyCounts) -> HourlyMetric:
     return HourlyMetric(numerator * _DAY_MINUTES, counts[ReplayQuantity.CONTAINER_MINUTES])
 
 
-_METRICS: Mapping[ComparedMetric, tuple[ReplayQuantity, Callable[[_Counts], HourlyMetric]]] = MappingProxyType(
+_METRICS: Mapping[ComparedMetric, tuple[ReplayQuantity, Callable[[HourlyCounts], HourlyMetric]]] = MappingProxyType(
     {
         ComparedMetric.CPU_SLACK: (
             ReplayQuantity.CPU_REQUESTED,

@@ -52,11 +52,8 @@ class ReplayQuantity(StrEnum):
     MINUTES = "minutes"
 
 
-@dataclass(frozen=True, slots=True)
-class HourlyCounts:
-    """Counts of H hours, each a matrix (H, groups); one column holds the counts of the cluster as a whole."""
-
-    counts: Mapping[ReplayQuantity, "Float64Array"]
+# Counts of H hours, each a matrix (H, groups); one column holds the counts of the cluster as a whole.
+HourlyCounts = Mapping[ReplayQuantity, "Float64Array"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from cruise.domain.backtest import (
     BacktestResult,
     BoundResult,
     ComparedMetric,
-    HourlyCounts,
     PolicyScore,
     ReplayQuantity,
     ResourceScore,
@@ -39,12 +38,10 @@ def result_of(*writes):
             nodes_peak=1,
             pending_pod_minutes=0,
             container_days=1,
-            hourly_counts=HourlyCounts(
-                {
-                    ReplayQuantity.RESIZES: np.asarray(column, dtype=np.float64)[:, None],
-                    ReplayQuantity.CONTAINER_MINUTES: np.full((len(column), 1), 60.0),
-                }
-            ),
+            hourly_counts={
+                ReplayQuantity.RESIZES: np.asarray(column, dtype=np.float64)[:, None],
+                ReplayQuantity.CONTAINER_MINUTES: np.full((len(column), 1), 60.0),
+            },
         )
         for name, column in zip(("here", "against"), writes, strict=True)
     }

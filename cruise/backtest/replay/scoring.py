@@ -287,7 +287,7 @@ class HourlyCountRecorder:
     def get_counts(self) -> HourlyCounts:
         """Finish the last hour and return the counts of all hours."""
         self._finish_hour()
-        return HourlyCounts({count: np.stack(rows) for count, rows in self._hours.items()})
+        return {count: np.stack(rows) for count, rows in self._hours.items()}
 
     def _finish_hour(self) -> None:
         current = self._compute_sums()

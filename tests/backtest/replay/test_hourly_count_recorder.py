@@ -21,7 +21,7 @@ def score_of(recording, policy="vpa"):
 @pytest.mark.parametrize("policy", ["vpa", "cruise"])
 def test_all_hours_together_are_the_score(policy):
     score = score_of(made_up(hours=12, step=300), policy)
-    hours = len(score.hourly_counts.counts[ReplayQuantity.MINUTES])
+    hours = len(score.hourly_counts[ReplayQuantity.MINUTES])
     found = {
         figure: metric.select_hours(0, hours) for figure, metric in build_hourly_metrics(score.hourly_counts).items()
     }
@@ -42,14 +42,14 @@ def test_all_hours_together_are_the_score(policy):
 def test_each_hour_has_its_own_counts():
     recording = make_recording("web", "api", length=24)
     recording.cpu_millicores[12:] = 200
-    counts = score_of(recording, "as-requested").hourly_counts.counts
+    counts = score_of(recording, "as-requested").hourly_counts
     assert counts[ReplayQuantity.CPU_USED].tolist() == [[1200, 1200], [2400, 2400]]
     assert counts[ReplayQuantity.CPU_REQUESTED].tolist() == [[6000, 6000]] * 2
     assert counts[ReplayQuantity.MINUTES].tolist() == [[60], [60]]
 
 
 def test_workloads_beyond_the_groups_share_one():
-    counts = score_of(make_recording(*map(str, range(70)), length=12), "as-requested").hourly_counts.counts
+    counts = score_of(make_recording(*map(str, range(70)), length=12), "as-requested").hourly_counts
     assert counts[ReplayQuantity.CPU_USED].shape == (1, 64)
     assert counts[ReplayQuantity.CPU_USED].sum() == 70 * 12 * 100
 
