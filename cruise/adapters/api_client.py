@@ -162,7 +162,7 @@ class NotificationWebhook:
         self._secret = secret
         self.host = urlsplit(url).hostname or ""
         # No proxy for loopback addresses.
-        self._opener = _create_opener(*([ProxyHandler({})] if _is_loopback(self.host) else []))
+        self._opener = _create_opener(*([ProxyHandler({})] if is_loopback(self.host) else []))
 
     async def post(self, body: bytes, key: str, at: int) -> None:
         """Send a message with its `key`, signed at a Unix time.
@@ -213,11 +213,12 @@ def check_notification_url(url: str) -> None:
         raise BadInputError("notify_url is not a URL; an example is https://hooks.example.com/…")
     if parts.username is not None or parts.password is not None:
         raise BadInputError("notify_url contains a user or a password; remove them")
-    if parts.scheme == "http" and not _is_loopback(host):
+    if parts.scheme == "http" and not is_loopback(host):
         raise BadInputError("notify_url has no TLS and is not on this machine; use https://…")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, by its address or as localhost."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from ipaddress import ip_address
 
 import structlog
 
+from cruise.adapters.api_client import is_loopback
 from cruise.adapters.kube.access import KubernetesAuthority
 from cruise.adapters.kube.client import KubernetesClient, connect_to_kubernetes, find_own_namespace
 from cruise.adapters.kube.cluster import KubernetesCluster
@@ -228,11 +228,7 @@ def get_listen_host(settings: Settings) -> str:
 
 
 def _is_local(settings: Settings) -> bool:
-    host = get_listen_host(settings)
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback(get_listen_host(settings))
 
 
 async def _publish_nowhere(bundle: bytes) -> None:
