@@ -30,7 +30,6 @@ _WHOLE, _NEARLY = 0.99, 0.85
 # With few groups, a round adds few columns.
 _ROUNDS, _FEW_GROUPS, _MORE_ROUNDS = 8, 4, 40
 _TRACE = 1e-3
-_PROMISE = 0.0
 
 
 def dive_to_whole_patterns(
@@ -49,7 +48,7 @@ def dive_to_whole_patterns(
             fixed = np.concatenate([fixed, np.zeros(len(master.patterns) - len(fixed), dtype=np.int64)])
             values = master.get_column_values()
             value = _compute_value(generation, values)
-            if value < answer + _PROMISE or master.compute_unmet_demand() > _MAX_UNMET:
+            if value < answer or master.compute_unmet_demand() > _MAX_UNMET:
                 return None
             if not _fix_patterns(generation, values[master.first :], fixed, noise, generator):
                 break
@@ -168,11 +167,8 @@ class AnnealingSearch:
         temperature = heat * PRIORITY_RATIO ** float(
             self._level_count - 1 - self._residual.entries.priority_level[entry]
         )
-        vector, stop = self._residual.compute_vector(best), np.zeros(1, dtype=np.int64)
-        placement = self._placement(initial)
-        done = anneal(
-            placement, best, vector, self._state, stop, iterations, temperature, _COLD, meter.deadline_seconds
-        )
+        vector, placement = self._residual.compute_vector(best), self._placement(initial)
+        done = anneal(placement, best, vector, self._state, iterations, temperature, _COLD, meter.deadline_seconds)
         meter.spend(ANNEALING_STEP * done)
         return self._residual.to_whole(best)
 

@@ -210,7 +210,6 @@ def anneal(
     best: IntArray,
     best_vector: IntArray,
     state: NDArray[np.uint64],
-    stop: IntArray,
     iterations: int,
     hot: float,
     cold: float,
@@ -218,8 +217,8 @@ def anneal(
 ) -> int:
     """Change the placement for some iterations, while the temperature decreases geometrically from `hot` to `cold`.
 
-    `best` and `best_vector` keep the best placement seen. It ends early once `stop[0]` is set or the deadline is
-    reached; returns the number of iterations.
+    `best` and `best_vector` keep the best placement seen. It ends early once the deadline is reached.
+    Returns the number of iterations.
     """
     if placement.free.shape[0] == 0 or len(placement.waiting) == 0:
         return 0
@@ -228,7 +227,7 @@ def anneal(
     done = 0
     while done < iterations:
         if done % _CHECK_EVERY == 0:
-            if stop[0] != 0 or read_monotonic_seconds() > deadline:
+            if read_monotonic_seconds() > deadline:
                 break
             if done > 0:
                 temperature *= cooling

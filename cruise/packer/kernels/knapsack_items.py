@@ -94,7 +94,8 @@ def create_knapsack_items(
 
 
 @compile_inline
-def _add_item(s: KnapsackItems, count: int, c: int, bound: int, stays: int, value: float) -> int:
+def add_item(s: KnapsackItems, count: int, c: int, bound: int, stays: int, value: float) -> int:
+    """Add an item, copies of a class, and return the number of items."""
     s.item_class[count], s.item_bound[count], s.item_stays[count] = c, bound, stays
     s.item_value[count] = value
     for r in range(s.demands.shape[1]):
@@ -136,9 +137,9 @@ def collect_items(
         # Running copies of the node are not among those that may arrive.
         others = min(limit - stays, counts[c] - (s.running[g, c] if stay_bonus[c] > 0.0 else 0))
         if stays > 0 and value[c] + stay_bonus[c] > floor:
-            count = _add_item(s, count, c, stays, 1, value[c] + stay_bonus[c])
+            count = add_item(s, count, c, stays, 1, value[c] + stay_bonus[c])
         if others > 0 and value[c] > floor:
-            count = _add_item(s, count, c, others, 0, value[c])
+            count = add_item(s, count, c, others, 0, value[c])
     return count
 
 

@@ -7,6 +7,7 @@ from cruise.packer.kernels.compilation import compile_inline, compile_without_al
 from cruise.packer.kernels.knapsack import solve_knapsack
 from cruise.packer.kernels.knapsack_items import (
     KnapsackItems,
+    add_item,
     balance_resource_mix,
     compute_item_loads,
     count_fitting_alone,
@@ -70,15 +71,6 @@ def _fits_next_to_running(s: KnapsackItems, p: RunningPods, g: int, c: int) -> b
         if s.demands[c, r] > p.free_if_all_stay[g, r]:
             return False
     return True
-
-
-@compile_inline
-def _add_item(s: KnapsackItems, i: int, c: int, copies: int, value: float) -> None:
-    s.item_class[i], s.item_bound[i], s.item_value[i] = c, copies, value
-    for r in range(s.demands.shape[1]):
-        s.item_weight[i, r] = s.demands[c, r]
-        if s.headroom.shape[0] > 0:
-            s.item_head[i, r] = s.headroom[c, r]
 
 
 @compile_inline
@@ -153,14 +145,12 @@ def _collect_items(
             _reserve_running(s, p, g, k)
         elif value > 0.0:
             known += p.copies[k] * value
-            _add_item(s, count, c, p.copies[k], value)
-            count += 1
+            count = add_item(s, count, c, p.copies[k], 0, value)
     for c in priced:
         if most_gain + min(price[c] - _compute_value(s, rate, c), 0.0) > sure + _HALF:
             most = _count_arriving(s, p, g, c)
             if most > 0:
-                _add_item(s, count, c, most, price[c])
-                count += 1
+                count = add_item(s, count, c, most, 0, price[c])
     return count, known
 
 
