@@ -96,17 +96,17 @@ class InMemoryStore:
         self._history = replace(self._history, epoch=self.epoch)
 
     async def write_statistics(self, table: StatisticsTable) -> None:
-        known = self._statistics.revisions
+        known, share = self._statistics.revisions, self._statistics.average_headroom_share
         revisions = known if table.revisions is None else (known or NO_REVISIONS).merge(table.revisions)
-        merged, share = _merged(self._statistics, table), self._statistics.average_headroom_share
+        merged = _merged(self._statistics, table)
         self._statistics = replace(merged, revisions=revisions, average_headroom_share=share)
 
     async def read_statistics(self) -> StatisticsTable:
         return self._statistics
 
     async def read_workload_statistics(self) -> StatisticsTable:
-        rows = [row for row, key in enumerate(self._statistics.keys) if not key.pod]
-        return self._statistics.select(np.array(rows, dtype=np.int64))
+        is_of_workload = np.array([not key.pod for key in self._statistics.keys], dtype=np.bool_)
+        return self._statistics.select(np.flatnonzero(is_of_workload))
 
     async def read_pod_statistics(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
         return _rows_of_pod(self._statistics, namespace, pod, workload, identity)
@@ -118,11 +118,11 @@ class InMemoryStore:
         return 0
 
     async def record_usage(self, update: UsageUpdate) -> None:
-        known = self._progress.get(update.partition)
-        read_until = None if known is None else known.read_until
-        if update.continues_from is not None and update.continues_from != read_until:
-            error = DatabaseRestoredError if (read_until or 0) < update.continues_from else UnknownUsageError
-            raise error(f"usage of {update.partition} was stored until {update.continues_from}, not {read_until}")
+        expected = update.continues_from
+        read_until = known.read_until if (known := self._progress.get(update.partition)) else None
+        if expected is not None and expected != read_until:
+            error = DatabaseRestoredError if (read_until or 0) < expected else UnknownUsageError
+            raise error(f"usage of {update.partition} was stored until {expected}, not {read_until}")
         await self._advance()
         self._peaks.merge(update.peaks)
         for start in update.starts:
@@ -331,8 +331,7 @@ class InMemoryStore:
         self._peaks.prune(int((now - kept.hourly_peaks).timestamp()) // 3600)
         risks_since = int((now - kept.risk_days).timestamp()) // 86400
         self._risk_days = {key: one for key, one in self._risk_days.items() if one.day >= risks_since}
-        first_hour = get_clock_hour(now - kept.cluster_hours)
-        self._hours = {hour: one for hour, one in self._hours.items() if hour >= first_hour}
+        self._hours = {at: one for at, one in self._hours.items() if at >= get_clock_hour(now - kept.cluster_hours)}
         self._oom_records = {
             key: record for key, record in self._oom_records.items() if record.finished_at >= now - kept.oom_records
         }
