@@ -5,7 +5,7 @@ import ipaddress
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from weakref import WeakSet
 
 import asyncpg
-from sqlalchemy import event, text
+from sqlalchemy import Table, TableClause, column, event, table, text
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
@@ -287,6 +287,19 @@ async def get_driver_connection(connection: AsyncConnection) -> Any:  # noqa: AN
     """Return the connection of asyncpg for COPY and plain fetches in the transaction of `connection`."""
     raw = await connection.get_raw_connection()
     return raw.driver_connection
+
+
+async def copy_incoming(
+    connection: AsyncConnection, target: Table, names: Sequence[str], records: Iterable[tuple[object, ...]]
+) -> TableClause:
+    """Copy records to a temporary table of the transaction with these columns of a table, and return it."""
+    incoming = table(f"incoming_{target.name}", *(column(name) for name in names))
+    await connection.execute(
+        text(f"CREATE TEMPORARY TABLE {incoming.name} (LIKE {target.name} INCLUDING DEFAULTS) ON COMMIT DROP")
+    )
+    driver = await get_driver_connection(connection)
+    await driver.copy_records_to_table(incoming.name, columns=names, records=records)
+    return incoming
 
 
 async def _run_uncancelled(step: Callable[[], None]) -> None:

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
-from sqlalchemy import Row, Text, cast, column, delete, func, select, table, text
+from sqlalchemy import Row, Text, cast, delete, func, select
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store.audit import Document, deserialize_targets, serialize_targets
-from cruise.adapters.store.connection import get_driver_connection
+from cruise.adapters.store.connection import copy_incoming
 from cruise.adapters.store.schema import (
     control,
     oom_record,
@@ -85,10 +85,6 @@ async def insert_original_sizes(connection: AsyncConnection, originals: Sequence
         by_pod[original.pod_uid] = replace(first, at=max(first.at, original.at))
     if not by_pod:
         return
-    incoming = table("incoming_original_size", *(column(name) for name in _ORIGINAL_COLUMNS))
-    await connection.execute(
-        text(f"CREATE TEMPORARY TABLE {incoming.name} (LIKE original_size INCLUDING DEFAULTS) ON COMMIT DROP")
-    )
     records = [
         (
             original.pod_uid,
@@ -99,8 +95,7 @@ async def insert_original_sizes(connection: AsyncConnection, originals: Sequence
         )
         for original in by_pod.values()
     ]
-    driver = await get_driver_connection(connection)
-    await driver.copy_records_to_table(incoming.name, columns=_ORIGINAL_COLUMNS, records=records)
+    incoming = await copy_incoming(connection, original_size, _ORIGINAL_COLUMNS, records)
     # Sorted, because two writers that lock the same rows in different orders would deadlock.
     statement = insert(original_size).from_select(_ORIGINAL_COLUMNS, select(incoming).order_by(incoming.c.pod_uid))
     later = func.greatest(original_size.c.at, statement.excluded.at)

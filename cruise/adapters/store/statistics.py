@@ -9,26 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sqlalchemy import (
-    CompoundSelect,
-    Select,
-    Table,
-    TableClause,
-    column,
-    delete,
-    func,
-    literal,
-    or_,
-    select,
-    table,
-    text,
-    union_all,
-)
+from sqlalchemy import CompoundSelect, Select, Table, TableClause, delete, func, literal, or_, select, union_all
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store import peaks
-from cruise.adapters.store.connection import get_driver_connection
+from cruise.adapters.store.connection import copy_incoming, get_driver_connection
 from cruise.adapters.store.schema import pod_statistic, workload_revision, workload_statistic
 from cruise.domain.original_resources import RevisionPeriod, WorkloadContainer, WorkloadRevisions
 from cruise.domain.usage import STATISTIC_COLUMNS, StatisticColumns, StatisticKey, StatisticsTable
@@ -53,12 +39,18 @@ async def write_statistics(connection: AsyncConnection, table: StatisticsTable) 
         if not key.pod
     }
     # Before any lock: no limit of the server ends a COPY whose client has stopped.
-    await _copy_incoming(connection, pod_statistic, _POD_KEY, table, list(pods.values()))
-    await _copy_incoming(connection, workload_statistic, _WORKLOAD_KEY, table, list(workloads.values()))
+    incoming = [
+        (target, await copy_incoming(connection, target, (*key, *STATISTIC_COLUMNS), _to_records(table, key, rows)))
+        for target, key, rows in (
+            (pod_statistic, _POD_KEY, list(pods.values())),
+            (workload_statistic, _WORKLOAD_KEY, list(workloads.values())),
+        )
+        if rows
+    ]
     # Two writers would lock the same rows in different orders.
     await connection.execute(select(func.pg_advisory_xact_lock(STATISTICS_LOCK)))
-    await _upsert_incoming(connection, pod_statistic, _POD_KEY)
-    await _upsert_incoming(connection, workload_statistic, _WORKLOAD_KEY)
+    for target, copied in incoming:
+        await _upsert(connection, target, copied)
     if table.revisions is not None:
         await merge_revisions(connection, table.revisions)
 
@@ -93,32 +85,12 @@ async def prune_statistics(connection: AsyncConnection, before: int) -> None:
         await connection.execute(delete(statistic).where(statistic.c.updated_at < before))
 
 
-async def _copy_incoming(
-    connection: AsyncConnection, target: Table, key: Sequence[str], statistics: StatisticsTable, rows: Sequence[int]
-) -> None:
-    """Copy rows to a temporary table of the transaction."""
-    incoming = _incoming_of(target, key)
-    await connection.execute(
-        text(f"CREATE TEMPORARY TABLE {incoming.name} (LIKE {target.name} INCLUDING DEFAULTS) ON COMMIT DROP")
-    )
-    if rows:
-        driver = await get_driver_connection(connection)
-        names = [one.name for one in incoming.columns]
-        await driver.copy_records_to_table(incoming.name, columns=names, records=_to_records(statistics, key, rows))
-
-
-async def _upsert_incoming(connection: AsyncConnection, target: Table, key: Sequence[str]) -> None:
-    """Replace or insert the rows of the temporary table."""
-    incoming = _incoming_of(target, key)
-    names = [one.name for one in incoming.columns]
-    primary = [part.name for part in target.primary_key]
+async def _upsert(connection: AsyncConnection, target: Table, incoming: TableClause) -> None:
+    """Replace or insert the rows of a temporary table."""
+    names, primary = [one.name for one in incoming.columns], [part.name for part in target.primary_key]
     statement = insert(target).from_select(names, select(incoming))
     replaced = {name: statement.excluded[name] for name in names if name not in primary}
     await connection.execute(statement.on_conflict_do_update(index_elements=primary, set_=replaced))
-
-
-def _incoming_of(target: Table, key: Sequence[str]) -> TableClause:
-    return table(f"incoming_{target.name}", *(column(name) for name in (*key, *STATISTIC_COLUMNS)))
 
 
 def _to_records(statistics: StatisticsTable, key: Sequence[str], rows: Sequence[int]) -> Iterable[tuple[object, ...]]:
