@@ -9,11 +9,11 @@ import os
 from pathlib import Path
 
 from alembic import context
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from cruise.adapters.store.connection import Database, convert_to_dsn
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres, get_default_data_dir
-from cruise.adapters.store.schema import MIGRATION_LOCK, metadata
+from cruise.adapters.store.schema import lock_for_migration, metadata
 
 
 def migrate(connection: Connection) -> None:
@@ -34,7 +34,7 @@ async def migrate_by_hand() -> None:
         database = Database(server.dsn, server)
     try:
         async with database.transaction() as connection:
-            await connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+            await lock_for_migration(connection)
             await connection.run_sync(migrate)
     finally:
         await database.close()

@@ -320,10 +320,15 @@ async def migrate_schema(connection: AsyncConnection, place: str) -> None:
     `place` names the database in messages. Raises BadInputError if the schema is of another version of cruise, and
     UnavailableError if migrations are missing and this role may not create tables: then another role owns the schema.
     """
+    await lock_for_migration(connection)
+    await connection.run_sync(_upgrade, place)
+
+
+async def lock_for_migration(connection: AsyncConnection) -> None:
+    """Let one process at a time change the schema, and give up soon where a table is in use."""
     await connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
     # All that use a table queue behind a change of it that waits for a long read.
     await connection.execute(text("SELECT set_config('lock_timeout', '3s', true)"))
-    await connection.run_sync(_upgrade, place)
 
 
 def find_migrations_directory() -> Path:
