@@ -22,7 +22,8 @@ EXAMPLES = {CORE: 25, DEFAULT: 100, LONG: 1000}
 SEEDS = {CORE: (0.02, 20), DEFAULT: (0.1, 50), LONG: (1.0, 0)}
 
 SERVER_FOLDERS = tuple(
-    Path(__file__).parent / name for name in ("adapters", "cli/work/test_replay.py", "controlplane", "demo_real", "e2e")
+    Path(__file__).parent / name
+    for name in ("adapters", Path("cli", "work", "test_replay.py"), "controlplane", "demo_real", "e2e")
 )
 SERVER_FIXTURES = frozenset({"control_plane", "day_server", "debian_postgres", "embedded_postgres"})
 STARTERS = (embedded_server, running_prometheus)
