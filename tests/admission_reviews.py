@@ -67,7 +67,7 @@ def make_admitter(
 
 def make_reviewer(admitter: PodAdmitter | None = None) -> AdmissionReviewer:
     """A reviewer that decides by an admitter."""
-    reviewer = AdmissionReviewer()
+    reviewer = AdmissionReviewer(budget_seconds=60)
     reviewer.set_state(admitter or make_admitter(), NO_OWNERS)
     return reviewer
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.runtime.ports import StorePort
 from cruise.settings import Settings
 from cruise.simulation.store import InMemoryStore
-from tests.controlplane.api import Api, Json, wait_until
+from tests.controlplane.api import Api, Json
 from tests.controlplane.control_plane import ControlPlane
 from tests.postgres_servers import free_port
 
@@ -136,16 +136,3 @@ def ca_bundle(api: Api, name: str) -> str | None:
     found: Json = api.read("mutatingwebhookconfigurations.admissionregistration.k8s.io", None, name)
     bundle: str | None = found["webhooks"][0]["clientConfig"].get("caBundle")
     return bundle
-
-
-def wait_until_sized(make: Callable[[str], Json], sized: Callable[[Json], bool], seconds: float = 20) -> Json:
-    """Create pods with unique names by `make` until one is `sized`; return that one."""
-    count = 0
-
-    def attempt() -> Json | None:
-        nonlocal count
-        count += 1
-        created = make(f"probe-{count}")
-        return created if sized(created) else None
-
-    return wait_until(attempt, "a pod is sized", seconds)

@@ -75,7 +75,7 @@ def test_a_signal_cancels_the_work_and_awaits_its_end(number: signal.Signals):
     with at_work(clearing_up=0.1) as process:
         process.send_signal(number)
         lines = rest(process)
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
     assert [line for line in lines if "event" not in line and "stopping" not in line] == [
         "clearing up",
         "cleared up",
@@ -88,14 +88,14 @@ def test_a_second_signal_does_not_wait():
         process.send_signal(signal.SIGTERM)
         until_line(process, "clearing up")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 128 + signal.SIGTERM
+        assert process.wait(30) == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("what", ["task", "thread"])
 def test_the_end_does_not_wait_for_what_was_left_behind(what: str):
     with at_work(leaves_behind=what) as process:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 7
+        assert process.wait(30) == 7
 
 
 def test_imported_objects_do_not_delay_the_collection_of_cycles():

@@ -64,7 +64,7 @@ class Setting:
         self.cluster = Cluster()
         self.store = StorePoller(lambda: None, lambda: self.now)  # type: ignore[arg-type,return-value]
         self.store.state = StoreState(TABLE, {}, False, NOW)
-        self.reviewer = AdmissionReviewer()
+        self.reviewer = AdmissionReviewer(budget_seconds=60)
         self.now = NOW
         self.seconds = 100.0
         self.uses = 0

@@ -164,15 +164,13 @@ def test_a_controller_whose_world_fails_keeps_its_secrets(tmp_path: Path):
         secrets = secrets_in(tmp_path, server, CRUISE_LOG_FORMAT="json")
         settings = {name.removeprefix("CRUISE_").lower(): value for name, value in secrets.items()}
         with started(settings, tmp_path) as running:
-            wait_until(
-                lambda: "waiting" in running.log or "dropped" in running.log, "it says what it waits for", seconds=30
-            )
+            wait_until(lambda: "waiting" in running.log or "dropped" in running.log, "it says what it waits for")
             answers = [
                 running.get(path)[1] for path in ("/metrics", "/healthz", "/readyz", "/api/v1/status", "/api/v1/x")
             ]
             commands = [_command(pid) for pid in [running.process.pid, *_children(running.process.pid)]]
             running.process.send_signal(signal.SIGTERM)
-            running.process.wait(20)
+            running.process.wait(30)
     assert any(answers)
     assert "serve" in commands[0]
     assert CANARY not in "".join((running.log, *answers, *commands))

@@ -83,7 +83,7 @@ class TestKubelet:
             self._api.create(_lease(node.name))
             self._nodes[node.name] = node
         wanted = {node.name for node in nodes}
-        wait_until(lambda: not wanted & self._not_ready(), f"{len(wanted)} nodes are ready", seconds=120)
+        wait_until(lambda: not wanted & self._not_ready(), f"{len(wanted)} nodes are ready")
 
     def remove_node(self, name: str) -> None:
         """Remove a node with its pods."""

@@ -51,14 +51,14 @@ def uids(admin: Api, schema: str, level: str) -> tuple[str, str]:
 @pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/nodes", "/version"])
 def test_each_account_has_the_queue_of_cruise(control_plane: ControlPlane, installed: Api, account: str, path: str):
     bearer, wanted = token(installed, account), uids(installed, "cruise", "cruise")
-    wait_until(lambda: classified(control_plane, bearer, path) == wanted, "the schema is in force", seconds=20)
+    wait_until(lambda: classified(control_plane, bearer, path) == wanted, "the schema is in force")
 
 
 def test_the_lease_does_not_wait_for_what_else_cruise_asks(control_plane: ControlPlane, installed: Api):
     bearer = token(installed, SERVE)
     wanted = uids(installed, "cruise-lead", "leader-election")
     path = f"{LEASES}/cruise-serve"
-    wait_until(lambda: classified(control_plane, bearer, path) == wanted, "the schema is in force", seconds=20)
+    wait_until(lambda: classified(control_plane, bearer, path) == wanted, "the schema is in force")
 
 
 def test_others_keep_theirs(control_plane: ControlPlane, installed: Api):

@@ -154,9 +154,9 @@ def is_sized(pod: Json) -> bool:
     return all(USED <= amount <= USED + KEPT for amount in amounts)
 
 
-def all_sized(stage: LiveStage, count: int, seconds: float = 120) -> None:
+def all_sized(stage: LiveStage, count: int) -> None:
     """Wait until every pod requests what it uses."""
-    wait_until(lambda: list_resized(stage) == count, f"{count} pods are sized", seconds=seconds)
+    wait_until(lambda: list_resized(stage) == count, f"{count} pods are sized")
 
 
 def list_user_actions(stage: LiveStage, server: Server) -> list[AuditEvent]:
@@ -180,9 +180,9 @@ def resizes(stage: LiveStage) -> list[AuditEvent]:
     return [event for event in stage.events() if event.resource == "pods/resize" and event.code == 200]
 
 
-def wait_until_true(check: Callable[[], Any], what: str, seconds: float, longest_pause: float = 0.25) -> None:
-    """Wait until `check` holds, at most for a time."""
-    wait_until(lambda: bool(check()), what, seconds, longest_pause)
+def wait_until_true(check: Callable[[], Any], what: str, longest_pause: float = 0.25) -> None:
+    """Wait until `check` holds."""
+    wait_until(lambda: bool(check()), what, longest_pause=longest_pause)
 
 
 @contextmanager

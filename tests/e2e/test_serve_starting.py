@@ -19,13 +19,13 @@ NOTHING = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
 
 def unready(running: RunningProgram, why: str) -> None:
     """Wait until it is alive and reports why it is not ready."""
-    wait_until_true(lambda: running.get("/healthz")[0] == 200, "it is alive", 30)
+    wait_until_true(lambda: running.get("/healthz")[0] == 200, "it is alive")
 
     def look() -> bool:
         code, body = running.get("/readyz")
         return code == 503 and why in body
 
-    wait_until(look, f"it says that it is {why}", seconds=30)
+    wait_until(look, f"it says that it is {why}")
 
 
 def test_it_waits_for_its_database_and_reports_it_once(stage: LiveStage, tmp_path: Path, debian_postgres: DebianServer):
@@ -41,7 +41,7 @@ def test_it_waits_for_its_database_and_reports_it_once(stage: LiveStage, tmp_pat
         told = [line for line in running.log.splitlines() if "waiting: Postgres" in line]
         assert 1 <= len(told) <= 2
         running.process.send_signal(signal.SIGTERM)
-        assert running.process.wait(20) == 0
+        assert running.process.wait(30) == 0
 
 
 def test_a_signal_ends_it_while_it_waits(stage: LiveStage, tmp_path: Path):
@@ -50,7 +50,7 @@ def test_a_signal_ends_it_while_it_waits(stage: LiveStage, tmp_path: Path):
     with started(settings, tmp_path) as running:
         unready(running, "waiting for the database")
         running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(10) == 0
+        assert running.process.wait(30) == 0
     assert stage.writes() == []
 
 
@@ -59,9 +59,9 @@ def test_a_prometheus_that_starts_later_is_read_from_then_on(stage: LiveStage, t
     settings = stage.settings("resize", prometheus_url="http://127.0.0.1:9", pass_interval="4s")
     with started(settings, tmp_path) as running:
         unready(running, "waiting for the statistics")
-        wait_until_true(lambda: '"statistics"' in running.log, "the failure is told", 30)
+        wait_until_true(lambda: '"statistics"' in running.log, "the failure is told")
         running.process.send_signal(signal.SIGTERM)
-        assert running.process.wait(20) == 0
+        assert running.process.wait(30) == 0
         dropped = [line for line in running.log.splitlines() if "job failed" in line and '"statistics"' in line]
         assert len(dropped) == 1
     with serving(stage, tmp_path, "later"):
@@ -71,11 +71,11 @@ def test_a_prometheus_that_starts_later_is_read_from_then_on(stage: LiveStage, t
 def test_observing_takes_no_lease_and_writes_nothing(stage: LiveStage, tmp_path: Path):
     create_scene(stage, replicas=2)
     with serving(stage, tmp_path, "observer", mode="observe") as server:
-        wait_until_true(lambda: server.status()["lastPassAt"] is not None, "a pass was made", 60)
+        wait_until_true(lambda: server.status()["lastPassAt"] is not None, "a pass was made")
         assert server.leads()
         assert server.running.log.count("no election") == 1
         # The first pass does not wait for usage, since it writes nothing in any case.
-        wait_until_true(lambda: 'result="observed"' in server.running.get("/metrics")[1], "a size was decided on", 60)
+        wait_until_true(lambda: 'result="observed"' in server.running.get("/metrics")[1], "a size was decided on")
         assert writes_of(stage, server) == []
 
 
@@ -120,9 +120,9 @@ def test_an_end_does_not_wait_for_a_prometheus_that_hangs(stage: LiveStage, tmp_
     with answering(hang) as address:
         settings = stage.settings("resize", prometheus_url=address, shutdown_grace_period="2s")
         with started(settings, tmp_path) as running:
-            wait_until_true(lambda: "query_range" in asked, "Prometheus is asked", 40)
+            wait_until_true(lambda: "query_range" in asked, "Prometheus is asked")
             running.process.send_signal(signal.SIGTERM)
-            assert running.process.wait(15) == 0
+            assert running.process.wait(30) == 0
             assert "jobs did not end in time" in running.log
         over.set()
     lease = stage.admin.read("leases.coordination.k8s.io", NAMESPACE, LEASE_NAME)

@@ -121,7 +121,7 @@ def test_at_its_end_what_is_in_flight_is_answered_and_probes_say_so(settings, tm
         connection.putheader("Content-Length", str(len(body)))
         connection.endheaders(body[:100])
         webhook.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: webhook.get("/readyz") == (503, "stopping\n"), "the probe says that it is stopping", 5)
+        wait_until(lambda: webhook.get("/readyz") == (503, "stopping\n"), "the probe says that it is stopping")
         assert webhook.get("/healthz")[0] == 200
         connection.send(body[100:])
         answer = connection.getresponse()
@@ -137,7 +137,7 @@ def test_idle_connections_do_not_hold_up_the_end(settings, tmp_path, namespace):
         connection.request("GET", "/healthz")
         connection.getresponse().read()
         webhook.process.send_signal(signal.SIGTERM)
-        assert webhook.process.wait(15) == 0
+        assert webhook.process.wait(30) == 0
 
 
 def test_a_database_outage_costs_freshness_but_no_review(settings, tmp_path, namespace, debian_postgres):
@@ -189,7 +189,7 @@ def test_without_an_api_server_it_waits_with_its_port_open_and_ends_on_a_signal(
         response = ask(settings["webhook_address"], "shop")
         assert response["warnings"] == ["cruise leaves the pod as it is: not ready yet"]
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(30) == 0
         assert "Traceback" not in webhook.log
     finally:
         webhook.kill()

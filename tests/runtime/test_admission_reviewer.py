@@ -107,7 +107,7 @@ def test_a_patched_pod_is_what_was_decided_and_is_left_the_next_time(pod, ranges
     settings = {"limit_ranges": ranges}
     recorder = ReviewRecorder.__new__(ReviewRecorder)
     recorder.__dict__.update(make_admitter(**settings).__dict__)
-    reviewer = AdmissionReviewer()
+    reviewer = AdmissionReviewer(budget_seconds=60)
     reviewer.set_state(recorder, NO_OWNERS)
     response = answer_of(reviewer, pod)
     assert response["uid"] == UID
@@ -206,7 +206,7 @@ def test_a_new_state_forgets_what_was_answered_under_the_old():
 def test_an_owner_that_is_seen_later_counts_at_once():
     """A CronJob's Job may reach the webhook's watch after its first pod reaches the webhook."""
     controllers: dict[OwnerKey, WorkloadRef | None] = {}
-    reviewer = AdmissionReviewer()
+    reviewer = AdmissionReviewer(budget_seconds=60)
     reviewer.set_state(make_admitter(), OwnerIndex(controllers))
     pod = pod_json(owner="Job/web-1")
     assert "patch" not in answer_of(reviewer, pod)
@@ -237,7 +237,7 @@ async def test_a_pod_seen_before_its_owner_waits_for_the_owner():
 
 async def test_a_pod_whose_owner_is_not_seen_in_time_is_left_and_one_without_statistics_does_not_wait():
     review = encode_review(make_review(pod_json(owner="ReplicaSet/web-5d", labels={"pod-template-hash": "5d"})))
-    reviewer = AdmissionReviewer(budget_seconds=0.05)
+    reviewer = AdmissionReviewer(budget_seconds=1)
     reviewer.set_state(admitter_without_owner(), NO_OWNERS)
     assert "patch" not in decode_response(await reviewer.answer(review))
     assert reviewer.counts.answers == {("left", "lookup-pending"): 1}
@@ -254,7 +254,7 @@ def test_an_annotation_that_cannot_be_read_is_a_warning_to_the_client():
 
 
 def test_without_a_stored_state_pods_are_unchanged_with_the_reason():
-    reviewer = AdmissionReviewer()
+    reviewer = AdmissionReviewer(budget_seconds=60)
     response = answer_of(reviewer, pod_json())
     assert response["warnings"] == ["cruise leaves the pod as it is: not ready yet"]
     reviewer.set_state(make_admitter(), NO_OWNERS)

@@ -46,7 +46,7 @@ class Desk:
         self.now: datetime = NOW
         self.expected = ExpectedPods(lambda: self.now, lambda: self.now.timestamp())
         self.expected.replace(steerings)
-        self.reviewer = AdmissionReviewer(self.expected)
+        self.reviewer = AdmissionReviewer(self.expected, budget_seconds=60)
         self.reviewer.set_state(make_admitter(mode=mode), NO_OWNERS, unpatched)
 
     def ask(self, pod, **request):

@@ -43,14 +43,14 @@ async def run_watch(
         cluster = KubernetesCluster(client, timing=timing, **more)
         running = asyncio.ensure_future(cluster.run())
         try:
-            await asyncio.wait_for(cluster.wait_until_synced(), 60)
+            await asyncio.wait_for(cluster.wait_until_synced(), 120)
             yield cluster
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def wait_until_true(check: Callable[[], Any], what: str, seconds: float = 30) -> Any:
+async def wait_until_true(check: Callable[[], Any], what: str, seconds: float = 240) -> Any:
     """Wait until `check`, which may be a coroutine function, returns something true, and return it."""
     deadline = asyncio.get_running_loop().time() + seconds
     while True:

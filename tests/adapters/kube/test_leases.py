@@ -45,7 +45,7 @@ class Candidate:
             await self.task
 
 
-async def eventually(holds: Callable[[], bool], what: str, seconds: float = 30) -> None:
+async def eventually(holds: Callable[[], bool], what: str, seconds: float = 120) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.01)

@@ -149,15 +149,15 @@ async def test_policies_that_the_server_stops_serving_are_not_taken_for_deleted(
     with policy_objects(admin):
         admin.apply(policy_json({"mode": "off"}, "all-off"))
         async with run_watch(control_plane, replace(SHORT, grace_period_seconds=10), max_lag_seconds=10) as cluster:
-            await wait_until_true(lambda: has_policies("all-off"), "the policy is seen", 60)
+            await wait_until_true(lambda: has_policies("all-off"), "the policy is seen")
             serve(version=False)
             told = "as v1beta1 only" if other_version else "no longer serves"
-            await wait_until_true(lambda: told in str(cluster.list_problems()), "the kind is missed", 60)
-            await wait_until_true(is_refused, "there is no snapshot without it", 60)
+            await wait_until_true(lambda: told in str(cluster.list_problems()), "the kind is missed")
+            await wait_until_true(is_refused, "there is no snapshot without it")
             serve(version=True)
-            await wait_until_true(lambda: has_policies("all-off"), "it is served again", 60)
+            await wait_until_true(lambda: has_policies("all-off"), "it is served again")
             admin.delete(definitions, None, name)
-            await wait_until_true(has_policies, "a deleted kind has no objects", 60)
+            await wait_until_true(has_policies, "a deleted kind has no objects")
 
 
 async def test_pod_of_the_same_name_is_another(control_plane, admin, kubelet, namespace):
@@ -192,7 +192,7 @@ async def test_a_deleted_namespace_is_removed_with_its_objects(control_plane, ad
         await wait_until_true(lambda: has_pods(cluster, name, 3), "the pods run")
         assert (await cluster.snapshot()).namespace_annotations[name] == annotations
         admin.delete("namespaces", None, name)
-        await wait_until_true(lambda: is_deleted(cluster, name), "nothing of it is left", 60)
+        await wait_until_true(lambda: is_deleted(cluster, name), "nothing of it is left")
 
 
 async def has_pods(cluster, namespace, count):
@@ -220,7 +220,7 @@ async def test_follows_two_thousand_new_pods(control_plane, admin, namespace):
             names = await seen(cluster, namespace)
             return names is not None and len(names) == 2000
 
-        await wait_until_true(complete, "all pods are seen", 120)
+        await wait_until_true(complete, "all pods are seen")
         snapshot = await cluster.snapshot()
         mine = [one for one in snapshot.pods if one.namespace == namespace]
         assert {one.workload for one in mine} == {WorkloadRef("Deployment", "many")}
@@ -229,7 +229,7 @@ async def test_follows_two_thousand_new_pods(control_plane, admin, namespace):
         admin.delete("deployments.apps", namespace, "many")
         admin.delete_all("replicasets.apps", namespace)
         admin.delete_all("pods", namespace, grace=0)
-        await wait_until_true(lambda: sees(cluster, namespace), "all pods are deleted", 120)
+        await wait_until_true(lambda: sees(cluster, namespace), "all pods are deleted")
 
 
 async def test_after_many_changes_the_snapshot_equals_the_lists(control_plane, admin, kubelet, namespace):
@@ -253,7 +253,7 @@ async def test_after_many_changes_the_snapshot_equals_the_lists(control_plane, a
             seen = await get_snapshot_or_none(cluster)
             return seen is not None and seen == listed(admin)
 
-        await wait_until_true(equal, "the snapshot is what lists say", 60)
+        await wait_until_true(equal, "the snapshot is what lists say")
 
 
 def disturb(admin, namespace, draw, nodes, turn):

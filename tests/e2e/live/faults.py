@@ -183,7 +183,7 @@ class _ApiHandler(BaseHTTPRequestHandler):
         if "watch=" not in self.path:
             time.sleep(self.proxy.delay_seconds)
         if self.proxy.late and self.path.partition("?")[0].endswith(self.proxy.late):
-            self.proxy.released.wait(120)
+            self.proxy.released.wait(600)
         upstream = http.client.HTTPSConnection(self.proxy.target, timeout=600, context=self.proxy.tls)
         headers = {name: text for name, text in self.headers.items() if name.lower() != "host"}
         upstream.request(self.command, self.path, sent, headers)
@@ -192,7 +192,7 @@ class _ApiHandler(BaseHTTPRequestHandler):
         if self.proxy.unanswered and self.path.partition("?")[0].endswith(self.proxy.unanswered):
             answer.read()
             self.proxy.lost += 1
-            self.proxy.released.wait(120)
+            self.proxy.released.wait(600)
             self.close_connection = True
         elif "watch=" not in self.path:
             self._answer(answer.status, kind, answer.read())

@@ -59,7 +59,7 @@ def test_an_api_server_that_was_away_for_minutes(lonely_stage: LiveStage):
         wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
         stage.mark()
         stage.plane.kill_api_server()
-        wait_until(lambda: serving.get("/readyz")[0] == 503, "it is told that it is not ready", seconds=120)
+        wait_until(lambda: serving.get("/readyz")[0] == 503, "it is told that it is not ready")
         # After a minute Kubernetes has given up the node, and its own controllers take longer to find their way back.
         time.sleep(60)
         assert serving.get("/healthz")[0] == 200
@@ -94,7 +94,7 @@ def test_a_storm_of_429_is_waited_out(stage: LiveStage):
             assert 1 <= proxy.refused <= 3 * SEVERAL_PASSES * 5
             assert serving.get("/healthz")[0] == 200
             proxy.storm = False
-            wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
+            wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves")
     assert set(targets(stage).values()) == {1}
 
 
@@ -130,7 +130,7 @@ def test_a_token_that_has_expired_is_read_again(stage: LiveStage):
     with stage.serving(kubeconfig=str(kubeconfig), **FAST) as serving:
         wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
         stage.admin.delete("pods", NAMESPACE, BOUND_TO, grace=0)
-        wait_until(lambda: not leads(serving), "it knows that it has lost the Lease", seconds=120)
+        wait_until(lambda: not leads(serving), "it knows that it has lost the Lease")
         stage.mark()
         scale(stage, 3)
         time.sleep(2 * SEVERAL_PASSES)
@@ -157,12 +157,12 @@ def test_names_that_cannot_be_resolved_are_waited_for(stage: LiveStage, tmp_path
             assert "the host name localhost is not known" in serving.log
             assert serving.get("/readyz")[0] == 503
             unresolved.unlink()
-            wait_until(lambda: shrunk(stage) == 1, "the first pod is sized", seconds=120)
+            wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
             unresolved.touch()
             # Connections that are there need no name, and answers of DNS are kept for ten seconds.
             time.sleep(12)
             proxy.cut()
-            wait_until(lambda: not leads(serving), "it knows that it has lost the Lease", seconds=120)
+            wait_until(lambda: not leads(serving), "it knows that it has lost the Lease")
             stage.mark()
             scale(stage, 3)
             time.sleep(2 * SEVERAL_PASSES)
@@ -177,7 +177,7 @@ BOUND_TO = "cruise-serve-0"
 def recovered(stage: LiveStage, serving: RunningProgram, since: str) -> None:
     """Wait until all is as it should be; each pod is written to once."""
     began = time.monotonic()
-    wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=240)
+    wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves")
     print(f"all sized {time.monotonic() - began:.1f} s after {since}")
     wait_until(serving.ready, "it is ready again")
     assert set(targets(stage).values()) == {1}

@@ -122,10 +122,10 @@ def test_an_hour_of_churn_and_faults(stage: LiveStage, tmp_path: Path):
             watched.write_minutes(tmp_path / "memory.tsv")
         stage.running(PODS)
         calm = time.monotonic()
-        wait_until(lambda: sized(stage) == PODS, "all are sized", seconds=180)
+        wait_until(lambda: sized(stage) == PODS, "all are sized")
         settled = time.monotonic() - calm
         database = stage.settings("resize")["database_url"]
-        wait_until(lambda: not rows(database, "SELECT 1 FROM intent"), "no write is without an outcome", seconds=60)
+        wait_until(lambda: not rows(database, "SELECT 1 FROM intent"), "no write is without an outcome")
         given_up = sum(sum(one.figures("cruise_leadership_released_total")) for one in replicas)
         for one in replicas:
             one.process.process.send_signal(signal.SIGTERM)

@@ -50,14 +50,14 @@ def test_an_eviction_whose_process_is_killed_is_on_record_and_counts_against_the
             kubeconfig = proxy.kubeconfig(Path(stage.settings("full")["kubeconfig"]))
             proxy.unanswered = "/eviction"
             with stage.serving("full", kubeconfig=str(kubeconfig), **FULL) as serving:
-                wait_until(lambda: proxy.lost, "an eviction is done of which nobody gets the answer", seconds=120)
+                wait_until(lambda: proxy.lost, "an eviction is done of which nobody gets the answer")
                 serving.kill()
             proxy.released.set()
         assert len(evicted(stage)) == round_
         # Its row was there before it was sent.
         assert len(rows(database, "SELECT 1 FROM intent WHERE kind = 'evict'")) == 1
     with stage.serving("full", **FULL):
-        wait_until(lambda: not rows(database, "SELECT 1 FROM intent"), "what was left open was looked up", seconds=60)
+        wait_until(lambda: not rows(database, "SELECT 1 FROM intent"), "what was left open was looked up")
         time.sleep(SEVERAL_PASSES)
     done = evicted(stage)
     assert [code for _, code in done] == [201, 201]
@@ -89,7 +89,7 @@ def test_killed_at_random_moments_no_write_is_without_its_row_and_no_budget_is_p
         open_at_kills.append(sum(begun.values()))
         renew(stage, seed)
     with stage.serving("full", **KILLED):
-        wait_until(lambda: not rows(database, "SELECT 1 FROM intent"), "what was left open was looked up", seconds=60)
+        wait_until(lambda: not rows(database, "SELECT 1 FROM intent"), "what was left open was looked up")
         time.sleep(SEVERAL_PASSES)
     written, recorded, done = writes_by_pod(stage), rows_by_pod(database), rows_by_pod(database, "done")
     print(

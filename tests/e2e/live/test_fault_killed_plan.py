@@ -102,8 +102,8 @@ def test_killed_in_the_middle_of_packing_plans(stage: LiveStage, tmp_path: Path,
         # The last leader finds the hour's budget spent by all that was done until now, and waits in vain.
         most = evicted(stage).total()
         with started({**told, **settings(most)}, tmp_path):
-            wait_until(lambda: not rows(database, UNDER_WAY), "every plan has ended", seconds=180)
-            wait_until(lambda: not rows(database, "SELECT 1 FROM intent"), "no write is without an outcome", seconds=60)
+            wait_until(lambda: not rows(database, UNDER_WAY), "every plan has ended")
+            wait_until(lambda: not rows(database, "SELECT 1 FROM intent"), "no write is without an outcome")
             time.sleep(2 * INTERVAL_SECONDS)
     judge(stage, database, most)
     done = rows_by_pod(database, "done")

@@ -28,13 +28,13 @@ def test_writes_whose_answers_are_lost_are_found_to_be_done_and_not_done_again(s
             stage.mark()
             proxy.unanswered = "/resize"
             scale(stage, 3)
-            wait_until(lambda: proxy.lost, "an answer is lost", seconds=60)
+            wait_until(lambda: proxy.lost, "an answer is lost")
             lost_at = time.monotonic()
-            wait_until(lambda: rows(database, OPEN), "its intent is open", seconds=60)
+            wait_until(lambda: rows(database, OPEN), "its intent is open")
             proxy.unanswered = ""
-            wait_until(lambda: shrunk(stage) == 3, "all are sized", seconds=120)
+            wait_until(lambda: shrunk(stage) == 3, "all are sized")
             # No response arrives, and no connection ends: cruise waits until its timeout.
-            wait_until(lambda: not rows(database, OPEN), "what became of each write is known", seconds=120)
+            wait_until(lambda: not rows(database, OPEN), "what became of each write is known")
             print(f"all known and sized {time.monotonic() - lost_at:.1f} s after the first answer was lost")
             proxy.released.set()
             wait_until(serving.ready, "it is ready")
@@ -56,18 +56,18 @@ def test_a_late_write_of_a_former_leader_is_refused_once_the_next_has_written(st
             proxy.late = "/resize"
             stage.mark()
             scale(stage, 2)
-            wait_until(lambda: rows(told["database_url"], OPEN), "it has begun to write", seconds=60)
+            wait_until(lambda: rows(told["database_url"], OPEN), "it has begun to write")
             time.sleep(1)
             former.kill()
             killed_at = time.monotonic()
         with started(told, tmp_path) as following:
-            wait_until(lambda: '"leading"' in following.log, "the next one leads", seconds=60)
+            wait_until(lambda: '"leading"' in following.log, "the next one leads")
             leading = time.monotonic() - killed_at
-            wait_until(lambda: shrunk(stage) == 2, "it has sized the pod", seconds=60)
+            wait_until(lambda: shrunk(stage) == 2, "it has sized the pod")
             sized = time.monotonic() - killed_at
             # What the former one sent arrives now.
             proxy.released.set()
-            wait_until(lambda: len(stage.deeds()) >= 2, "the late write has arrived", seconds=60)
+            wait_until(lambda: len(stage.deeds()) >= 2, "the late write has arrived")
             time.sleep(SEVERAL_PASSES)
         print(f"{leading:.1f} s to lead, {sized:.1f} s until all was sized; writes: {stage.deeds()}")
     # One was done, and the late one met a pod that has changed since.

@@ -62,7 +62,7 @@ def test_peaks_that_an_older_database_never_had_are_read_again_and_nothing_is_cu
     with stage.serving(**told) as serving:
         wait_until(lambda: memory(stage) < 200, "it is sized")
         stage.usage.change("db-0", "app", BUSY)
-        wait_until(lambda: memory(stage) >= 400, "it has grown", seconds=240)
+        wait_until(lambda: memory(stage) >= 400, "it has grown")
         epoch = figure(serving, "cruise_database_epoch")
         stage.usage.change("db-0", "app", QUIET)
     # From here on only Prometheus has the peak, and it does not return it.
@@ -76,7 +76,7 @@ def test_peaks_that_an_older_database_never_had_are_read_again_and_nothing_is_cu
         assert stage.deeds() == []
         proxy.refused = ""
         began = time.monotonic()
-        wait_until(lambda: figure(serving, "cruise_history_incomplete") == 0, "all is read again", seconds=240)
+        wait_until(lambda: figure(serving, "cruise_history_incomplete") == 0, "all is read again")
         print(f"all was read again {time.monotonic() - began:.1f} s after Prometheus answered")
         time.sleep(2 * SEVERAL_PASSES)
         assert memory(stage) >= 400
@@ -98,9 +98,9 @@ def test_evictions_that_an_older_database_never_had_count_against_the_hour(stage
     backup = copied(stage, embedded_postgres)
     stage.mark()
     with stage.serving("full", **FULL):
-        wait_until(lambda: len(evicted(stage)) == 2, "the hour's budget is spent", seconds=120)
+        wait_until(lambda: len(evicted(stage)) == 2, "the hour's budget is spent")
     with stage.serving("full", database_url=backup, **FULL) as serving:
-        wait_until(lambda: figure(serving, "cruise_history_incomplete") == 0, "all is read again", seconds=120)
-        wait_until(lambda: "history-incomplete" in serving.get("/metrics")[1], "evictions are held", seconds=120)
+        wait_until(lambda: figure(serving, "cruise_history_incomplete") == 0, "all is read again")
+        wait_until(lambda: "history-incomplete" in serving.get("/metrics")[1], "evictions are held")
         time.sleep(SEVERAL_PASSES)
     assert len(evicted(stage)) == 2

@@ -45,7 +45,7 @@ def test_without_the_database_nothing_is_written_and_afterwards_the_rest_is(
         assert stage.deeds() == []
         assert serving.get("/healthz")[0] == 200
         proxy.gone = False
-        wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=90)
+        wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves")
         wait_until(serving.ready, "it is ready again")
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
 
@@ -59,7 +59,7 @@ def test_a_slow_database_makes_passes_late_and_a_very_slow_one_stops_writes(
         stage.mark()
         proxy.delay_seconds = 0.1
         scale(stage, 2)
-        wait_until(lambda: shrunk(stage) == 2, "the second is sized", seconds=120)
+        wait_until(lambda: shrunk(stage) == 2, "the second is sized")
         # Whether cruise is paused can no longer be read in time.
         proxy.delay_seconds = 2.0
         time.sleep(SEVERAL_PASSES)
@@ -67,7 +67,7 @@ def test_a_slow_database_makes_passes_late_and_a_very_slow_one_stops_writes(
         time.sleep(SEVERAL_PASSES)
         assert shrunk(stage) == 2
         proxy.delay_seconds = 0
-        wait_until(lambda: shrunk(stage) == 3, "the third is sized by itself", seconds=120)
+        wait_until(lambda: shrunk(stage) == 3, "the third is sized by itself")
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
 
 
@@ -79,12 +79,10 @@ def test_passes_continue_after_an_unannounced_failover(stage: LiveStage, databas
         before, began = ended(serving), time.monotonic()
         # Every connection of the pool is dead from now on, and none is closed.
         proxy.fail_over()
-        wait_until(
-            lambda: all(ended(serving)[name] > count for name, count in before.items()), "each pass ends", seconds=60
-        )
+        wait_until(lambda: all(ended(serving)[name] > count for name, count in before.items()), "each pass ends")
         print(f"every kind of pass ended {time.monotonic() - began:.1f} s after the failover")
         scale(stage, 2)
-        wait_until(lambda: shrunk(stage) == 2, "the second is sized", seconds=60)
+        wait_until(lambda: shrunk(stage) == 2, "the second is sized")
         wait_until(serving.ready, "it is ready again")
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
 
@@ -110,12 +108,10 @@ def test_a_leader_with_a_slow_database_writes_nothing_old_and_lets_another_lead(
             proxy.delay_seconds = 0.25
             began = time.monotonic()
             scale(stage, 3)
-            wait_until(
-                lambda: "gave up the lead" in slow.running.get("/readyz")[1], "it says that it gave up", seconds=90
-            )
-            wait_until(sound.leads, "the other one leads", seconds=30)
+            wait_until(lambda: "gave up the lead" in slow.running.get("/readyz")[1], "it says that it gave up")
+            wait_until(sound.leads, "the other one leads")
             print(f"the other one leads {time.monotonic() - began:.1f} s after the database became slow")
-            wait_until(lambda: shrunk(stage) == 3, "it sizes the others", seconds=60)
+            wait_until(lambda: shrunk(stage) == 3, "it sizes the others")
             print(f"all is sized {time.monotonic() - began:.1f} s after the database became slow")
             assert "cruise_leadership_released_total 1.0" in slow.running.get("/metrics")[1]
             assert serve_scene.list_user_actions(stage, slow) == []
@@ -135,13 +131,13 @@ def test_a_leader_that_is_stopped_within_a_transaction_does_not_block_the_next(
             wait_until(lambda: stop_with_lock(leader.running, server), "it is stopped with the row of the epoch locked")
             began = time.monotonic()
             stage.mark()
-            wait_until(other.leads, "the other one leads", seconds=60)
+            wait_until(other.leads, "the other one leads")
             scale(stage, 3)
-            wait_until(lambda: shrunk(stage) == 3, "the other one sizes the rest", seconds=60)
+            wait_until(lambda: shrunk(stage) == 3, "the other one sizes the rest")
             print(f"all is sized {time.monotonic() - began:.1f} s after the stop")
             proxy.delay_seconds = 0
             leader.running.process.send_signal(signal.SIGCONT)
-            wait_until(leader.running.ready, "the former leader is ready again", seconds=90)
+            wait_until(leader.running.ready, "the former leader is ready again")
             assert serve_scene.list_user_actions(stage, leader) == []
 
 
@@ -192,7 +188,7 @@ def test_a_database_that_takes_no_writes_or_no_connections_holds_all_writes(
         assert serving.get("/healthz")[0] == 200
         change(server, f"ALTER DATABASE {name} {mended}", drop)
         began = time.monotonic()
-        wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
+        wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves")
         print(f"{fault}: all sized {time.monotonic() - began:.1f} s after it was over")
         wait_until(serving.ready, "it is ready again")
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
@@ -232,15 +228,15 @@ def test_a_full_disk_leaves_no_write_without_its_row(stage: LiveStage, embedded_
             with suppress(OSError), filler.open("wb", buffering=0) as file:
                 while True:
                     file.write(bytes(4096))
-            wait_until(lambda: "could not extend" in serving.log, "the database finds its disk full", seconds=240)
+            wait_until(lambda: "could not extend" in serving.log, "the database finds its disk full")
             scale(stage, 3)
             time.sleep(2 * SEVERAL_PASSES)
             assert writes_by_pod(stage) - rows_by_pod(url) - intents_by_pod(url) == Counter()
             assert serving.get("/healthz")[0] == 200
             filler.unlink()
             began = time.monotonic()
-            wait_until(serving.ready, "it is ready again", seconds=120)
-            wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
+            wait_until(serving.ready, "it is ready again")
+            wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves")
             print(f"ready and all sized {time.monotonic() - began:.1f} s after there was room again")
         assert writes_by_pod(stage) - rows_by_pod(url) == Counter()
         assert set(writes_by_pod(stage).values()) == {1}

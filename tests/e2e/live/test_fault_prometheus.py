@@ -62,9 +62,7 @@ def test_statistics_that_grow_old_change_nothing_until_there_are_new_ones(
     with stage.serving(prometheus_url=proxy.address, max_age="2m", **FAST) as serving:
         wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
         proxy.answers = fault
-        wait_until(
-            lambda: "stale-statistics" in serving.get("/api/v1/nodes")[1], "what is known is too old", seconds=240
-        )
+        wait_until(lambda: "stale-statistics" in serving.get("/api/v1/nodes")[1], "what is known is too old")
         stage.mark()
         scale(stage, 3)
         time.sleep(SEVERAL_PASSES)
@@ -72,7 +70,7 @@ def test_statistics_that_grow_old_change_nothing_until_there_are_new_ones(
         assert serving.get("/healthz")[0] == 200
         proxy.answers = FaultAnswers.WHOLE
         began = time.monotonic()
-        wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=240)
+        wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves")
         print(f"{fault.name}: all sized {time.monotonic() - began:.1f} s after it was over")
     assert {(verb, resource, code) for verb, resource, _, code in stage.deeds()} == {("patch", "pods/resize", 200)}
 
@@ -93,7 +91,7 @@ def test_a_slow_prometheus_changes_nothing_and_passes_resume_once_it_is_fast(sta
         wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
         # Longer than a query may take.
         proxy.delay_seconds = 40
-        wait_until(lambda: serving.get("/readyz")[0] == 503, "it says that its statistics do not come", seconds=240)
+        wait_until(lambda: serving.get("/readyz")[0] == 503, "it says that its statistics do not come")
         stage.mark()
         scale(stage, 3)
         time.sleep(3 * SEVERAL_PASSES)
@@ -102,7 +100,7 @@ def test_a_slow_prometheus_changes_nothing_and_passes_resume_once_it_is_fast(sta
         assert serving.get("/healthz")[0] == 200
         proxy.delay_seconds = 0
         began = time.monotonic()
-        wait_until(serving.ready, "it is ready again", seconds=240)
-        wait_until(lambda: shrunk(stage) == 3, "all are sized by themselves", seconds=240)
+        wait_until(serving.ready, "it is ready again")
+        wait_until(lambda: shrunk(stage) == 3, "all are sized by themselves")
         print(f"ready and all sized {time.monotonic() - began:.1f} s after Prometheus was fast again")
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) <= {1}

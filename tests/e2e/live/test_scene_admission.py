@@ -13,7 +13,6 @@ from tests.e2e.live.usage import MINUTE, ContainerUse
 USE = ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150)
 SIZED, AS_SENT = ObservedSize(200, 150), ObservedSize(700, 1024)
 # The API server takes up a new configuration within a second or so.
-SOON = 30
 
 
 def known(stage: LiveStage) -> Json:
@@ -43,7 +42,7 @@ def test_a_new_pod_asks_for_its_workloads_peak_and_without_cruise_for_what_was_s
     before = known(stage)
     assert requests(before) == AS_SENT
     with stage.reviewing() as webhook:
-        sized = wait_until(lambda: find(successor(stage), SIZED), "a new pod is sized", seconds=SOON)
+        sized = wait_until(lambda: find(successor(stage), SIZED), "a new pod is sized")
         # A CPU limit is taken away, and the memory limit is twice what it has ever used.
         assert limits(sized) == ObservedSize(0, 300)
         assert ORIGINAL_RESOURCES in sized["metadata"]["annotations"]
@@ -60,7 +59,7 @@ def test_the_first_pod_of_a_deployment_that_is_made_anew_is_sized(stage: LiveSta
     """It reaches the webhook a moment before its Deployment and its ReplicaSet reach the webhook's watches."""
     known(stage)
     with stage.reviewing():
-        wait_until(lambda: find(successor(stage), SIZED), "a new pod is sized", seconds=SOON)
+        wait_until(lambda: find(successor(stage), SIZED), "a new pod is sized")
         for _ in range(3):
             gone = {one["metadata"]["uid"] for one in stage.pods("web")}
             stage.admin.delete("deployments.apps", stage.namespace, "web", grace=0)
@@ -76,7 +75,7 @@ def test_the_first_pod_of_a_deployment_that_is_made_anew_is_sized(stage: LiveSta
 def test_in_mode_observe_the_webhook_changes_no_pod(stage: LiveStage):
     known(stage)
     with stage.reviewing("observe") as webhook:
-        wait_until(lambda: successor(stage) and asked(webhook) > 2, "it is asked about new pods", seconds=SOON)
+        wait_until(lambda: successor(stage) and asked(webhook) > 2, "it is asked about new pods")
         assert requests(successor(stage)) == AS_SENT
 
 
@@ -133,7 +132,7 @@ def test_a_pod_of_a_larger_template_gets_what_that_states_until_its_own_use_is_k
     age = {"new_workload_age": "2s", "max_age": "2h"}
     stage.once("initial", prometheus_scrape_delay="35m", **age)
     with stage.reviewing(**age):
-        wait_until(lambda: find(successor(stage), ObservedSize(400, 1000)), "the old revision is sized", seconds=SOON)
+        wait_until(lambda: find(successor(stage), ObservedSize(400, 1000)), "the old revision is sized")
         stage.admin.apply(app("Deployment", stage.namespace, "web", "2", "6Gi", {"memory": "6Gi"}))
         stated = wait_until(lambda: placed(stage, other_than=ObservedSize(400, 1000)), "it is rolled out")
         assert requests(stated) == ObservedSize(2000, 6 * 1024)
@@ -143,7 +142,7 @@ def test_a_pod_of_a_larger_template_gets_what_that_states_until_its_own_use_is_k
         stage.usage.add(stated["metadata"]["name"], "app", large, stated["spec"]["nodeName"], half_an_hour_ago)
         stage.told()
         stage.once("initial", prometheus_scrape_delay="0s", **age)
-        wait_until(lambda: find(successor(stage), ObservedSize(1500, 5000)), "its own use is known", seconds=SOON)
+        wait_until(lambda: find(successor(stage), ObservedSize(1500, 5000)), "its own use is known")
 
 
 def placed(stage: LiveStage, other_than: ObservedSize) -> Json | None:

@@ -133,7 +133,7 @@ def test_growth_waits_until_the_shrink_on_its_node_is_in_force(stage: LiveStage)
     assert requests(narrow).cpu <= between <= 500
 
     stage.kubelet.behave_again()
-    wait_until(lambda: in_force(stage.pod("wide")), "the shrink is in force", seconds=30)
+    wait_until(lambda: in_force(stage.pod("wide")), "the shrink is in force")
     stage.once()
     grown = stage.resized(narrow["metadata"]["name"])
     assert requests(grown).cpu >= 1000

@@ -33,7 +33,7 @@ def test_a_node_is_drained_under_a_budget_while_pods_are_created_and_none_moves_
     stage.measure({"nobody": STEADY})
     stage.mark()
     with stage.reviewing("full"), stage.serving("full", **ACTING) as serve:
-        wait_until(lambda: evictions(stage), "the first pod moves", 60)
+        wait_until(lambda: evictions(stage), "the first pod moves")
         stage.create(here(stage, "late", "200m"))
 
         def look() -> Json | None:
@@ -42,7 +42,7 @@ def test_a_node_is_drained_under_a_budget_while_pods_are_created_and_none_moves_
             done = status == 200 and found["nodesAfter"] == found["nodesBefore"] == found["nodesBound"]
             return found if done else None
 
-        found = wait_until(look, "no node can be drained any more", 120)
+        found = wait_until(look, "no node can be drained any more")
         assert "none can be drained, proved" in found["message"]
         assert len(found["empty"]) >= 1
         assert 'cruise_consolidation_nodes{when="now"}' in serve.get("/metrics")[1]

@@ -18,7 +18,6 @@ EQUAL = {"cpu": "1500m", "memory": "1Gi"}
 PROXY = {"cpu": "200m", "memory": "256Mi"}
 RESIZE = {"guaranteed": "resize"}
 SETUP = {"cpu": "100m", "memory": "64Mi"}
-SOON = 30
 
 
 def database(namespace: str) -> Json:
@@ -105,7 +104,7 @@ def test_new_pods_are_created_at_their_sizes(stage: LiveStage):
             return one if one is not None and requests(one) == SIZED else None
 
         stage.admin.delete("pods", stage.namespace, "db-0", grace=0)
-        wait_until(look, "the new pod is sized", seconds=SOON)
+        wait_until(look, "the new pod is sized")
     [created] = stage.running(1)
     assert (sizes(created), sizes(created, "proxy")) == (SIZED, SMALL_SIZED)
     setup = created["spec"]["initContainers"][1]["resources"]
@@ -163,6 +162,6 @@ def test_cpu_and_memory_of_a_pod_with_a_gpu_are_sized(stage: LiveStage):
                 stage.admin.delete("pods", stage.namespace, one["metadata"]["name"], grace=0)
             return None
 
-        created = wait_until(look, "a new pod is sized", seconds=SOON, longest_pause=3)
+        created = wait_until(look, "a new pod is sized", longest_pause=3)
     stated = containers_of(created)["app"]["resources"]
     assert stated["requests"]["nvidia.com/gpu"] == stated["limits"]["nvidia.com/gpu"] == "1"

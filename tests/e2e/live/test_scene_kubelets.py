@@ -221,7 +221,7 @@ def test_scan_and_one_pass_do_without_prometheus(stage: LiveStage, endpoint: Kub
     once = stage.once("observe", **without)
     assert once["mode"] == "observe"
     with stage.serving("observe", usage_source="kubelets", pass_interval="20s", **without) as serving:
-        wait_until(lambda: runs(serving, "statistics") >= 4, "passes go on", seconds=120)
+        wait_until(lambda: runs(serving, "statistics") >= 4, "passes go on")
         assert "cannot read a kubelet" not in serving.log
 
 

@@ -102,7 +102,7 @@ def test_new_pods_keep_protected_sizes(stage: LiveStage):
             pods = stage.pods()
             return pods if len(pods) == 2 and all(requests(one).memory < 1024 for one in pods) else None
 
-        created = {one["metadata"]["name"]: one for one in wait_until(look, "both are sized", seconds=60)}
+        created = {one["metadata"]["name"]: one for one in wait_until(look, "both are sized")}
     # By default no CPU limit is left, and the request rises to the peak.
     assert limits(created["free-0"]).cpu == 0
     assert requests(created["free-0"]).cpu in range(500, 551)

@@ -63,7 +63,7 @@ def test_a_killed_container_grows_in_place_and_is_then_unchanged(stage: LiveStag
     before = settled(stage)
     with stage.serving(**CALM) as serving:
         killed(stage, 1)
-        wait_until(stage.deeds, "cruise has done something", seconds=30)
+        wait_until(stage.deeds, "cruise has done something")
         # The rules allow five seconds.
         assert seconds_to_react(stage) < 5
         grown = stage.resized(before["metadata"]["name"])
@@ -129,4 +129,4 @@ def test_the_next_pod_of_a_killed_cron_job_is_created_larger(stage: LiveStage):
         return next((one for one in made if requests(one).memory == 180 and limits(one).memory == 360), None)
 
     with stage.reviewing():
-        wait_until(larger, "the next run's pod is created larger", seconds=30)
+        wait_until(larger, "the next run's pod is created larger")

@@ -85,13 +85,11 @@ def test_nothing_is_written_to_pods_that_a_scale_may_select_before_it_was_answer
         try:
             with stage.serving("resize", kubeconfig=str(kubeconfig), **FAST) as serving:
                 held = dict.fromkeys(both, "lookup-pending")
-                wait_until(lambda: held.items() <= holds(serving).items(), "both are held", seconds=60)
+                wait_until(lambda: held.items() <= holds(serving).items(), "both are held")
                 assert not stage.deeds()
                 proxy.released.set()
                 answered_at = time.monotonic()
-                wait_until(
-                    lambda: requests(stage.pod("free")).cpu < 300, "what it does not select is sized", seconds=60
-                )
+                wait_until(lambda: requests(stage.pod("free")).cpu < 300, "what it does not select is sized")
                 wait_until(lambda: requests(stage.pod("pistons")).memory < 1024, "its memory is sized")
                 print(f"all sized {time.monotonic() - answered_at:.1f} s after the scale was answered")
                 assert requests(stage.pod("pistons")).cpu == 700
@@ -105,7 +103,7 @@ def test_a_scale_without_a_selector_keeps_the_cpu_of_its_namespace_and_is_named_
     behind_an_engine(stage, "", "pistons", "free")
     with stage.serving("resize", **FAST):
         pods = ("pistons", "free")
-        wait_until(lambda: all(requests(stage.pod(one)).memory < 1024 for one in pods), "memory is sized", seconds=60)
+        wait_until(lambda: all(requests(stage.pod(one)).memory < 1024 for one in pods), "memory is sized")
         assert {requests(stage.pod(one)).cpu for one in pods} == {700}
     checked = " ".join(stage.command("check", mode="resize").out.split())
     assert f"1 scale cannot be read: {stage.namespace}/Engine/main (its scale has no selector)" in checked

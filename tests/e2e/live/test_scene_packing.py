@@ -137,13 +137,13 @@ def test_mode_resize_evicts_no_pod_for_it(stage: LiveStage):
 def test_serve_packs_by_itself_and_reports_it(stage: LiveStage):
     split(stage)
     with stage.reviewing("full"), stage.serving("full", pass_interval="4s") as serve:
-        wait_until(lambda: nodes_of(stage, "big")[0], "the pod is bound", 150)
+        wait_until(lambda: nodes_of(stage, "big")[0], "the pod is bound")
 
         def look() -> Json | None:
             found: Json | None = json.loads(serve.get("/api/v1/packing")[1])["plan"]
             return found if found is not None and found["phase"] == "finished" else None
 
-        plan = wait_until(look, "the plan is finished", 150)
+        plan = wait_until(look, "the plan is finished")
         assert (plan["stage"], len(plan["stages"]), len(plan["moves"])) == (1, 1, 1)
         wait_until(lambda: "cruise_packing_placed_pods_total 1.0" in serve.get("/metrics")[1], "the metrics tell of it")
         assert 'cruise_packing_plans_total{outcome="finished",proof="optimal"} 1.0' in serve.get("/metrics")[1]

@@ -15,7 +15,6 @@ USE = ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.15, peak_mebibytes=150
 # Together with another container: a base of 0.8 and a peak of 1.0 cores.
 HALF_STEADY = ContainerUse(cores=0.4, mebibytes=50, peak_cores=0.5)
 HALF_SPIKY = ContainerUse(cores=0.25, mebibytes=50, peak_cores=0.75)
-SOON = 60
 
 
 def whole_app(
@@ -100,7 +99,7 @@ def test_they_are_resized_as_a_whole_and_created_at_their_peaks(stage: LiveStage
             pods = [one for name in ("bare", "own") for one in stage.pods(name) if one["metadata"]["uid"] not in gone]
             return pods if len(pods) == 2 else None
 
-        for pod in wait_until(created, "both are replaced", seconds=SOON):
+        for pod in wait_until(created, "both are replaced"):
             assert whole_size(pod) == ObservedSize(300, 300), pod["metadata"]["name"]
             assert requests(pod).cpu <= 300
 

@@ -11,7 +11,6 @@ PODS = 100
 USE = ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150)
 SIZED, AS_SENT = ObservedSize(200, 150), ObservedSize(700, 1024)
 STATED = {"cpu": "700m", "memory": "1Gi"}
-SOON = 30
 
 
 def start_run(stage: LiveStage, second: int) -> Json:
@@ -57,7 +56,7 @@ def test_the_pods_of_a_workflows_second_run_are_created_at_the_sizes_of_the_firs
                 stage.admin.delete("pods", stage.namespace, probe["metadata"]["name"], grace=0)
                 return bool(requests(probe) == SIZED)
 
-            wait_until(is_sized, "a new pod is sized", seconds=SOON)
+            wait_until(is_sized, "a new pod is sized")
             again = [create_pod(stage, second, "train", number) for number in range(PODS)]
             assert {requests(one) for one in again} == {SIZED}
             # Another step of the same workflow has no history.
@@ -85,7 +84,7 @@ def test_a_new_pod_without_requests_gets_them_and_another_class(stage: LiveStage
             gone.update(one["metadata"]["uid"] for one in stage.pods("web"))
             return next((one for one in stage.pods("web") if requests(one) == SIZED), None)
 
-        wait_until(look, "a new pod is sized", seconds=SOON)
+        wait_until(look, "a new pod is sized")
     [after] = stage.running(1)
     assert (requests(after), limits(after)) == (SIZED, ObservedSize(0, 0))
     assert after["status"]["qosClass"] == "Burstable"

@@ -48,7 +48,7 @@ class PackingCluster:
             self.api.create(class_manifest(self.run, name))
         self.create([one for cluster in self.clusters for one in cluster.objects])
         self.each([pod for cluster in self.clusters for pod in cluster.pods], self.api.create)
-        wait_until(self._settled, "claims are bound, budgets counted and pods run", seconds=120)
+        wait_until(self._settled, "claims are bound, budgets counted and pods run")
 
     def create(self, objects: Sequence[Json]) -> None:
         """Create objects, those first that others refer to: a claim that is ahead of its volume waits long for it."""

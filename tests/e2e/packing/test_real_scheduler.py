@@ -33,7 +33,7 @@ def test_the_checker_accepts_a_pod_where_kube_scheduler_does(stage: PackingClust
         names.values(), lambda pod: stage.api.patch("pods", *pod, {"spec": {"schedulingGates": []}}, kind="merge")
     )
     try:
-        judged = wait_until(lambda: all_judged(stage, admitting), "the scheduler has judged all", seconds=60)
+        judged = wait_until(lambda: all_judged(stage, admitting), "the scheduler has judged all")
     finally:
         stage.remove_pods(list(names.values()))
     differing = [
