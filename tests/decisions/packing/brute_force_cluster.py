@@ -13,7 +13,7 @@ from cruise.decisions.packing.verification import FULL_MODE_POLICY
 from cruise.decisions.scheduling.filters import check_host_ports, check_volumes
 from cruise.decisions.scheduling.placements import PodKey, PodPlacements, get_pod_key, is_waiting_for_scheduling
 from cruise.decisions.scheduling.pod_affinity import SchedulerFilters, check_affinity, check_anti_affinity
-from cruise.domain.annotations import EffectivePolicy
+from cruise.domain.annotations import HOSTNAME, EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
 from cruise.domain.packing_plan import UNLIMITED, EvictionAllowance
 from cruise.domain.pod_resources import accepts_pod_despite_cordon, count_pod_requests
@@ -139,12 +139,29 @@ class _Search:
         elsewhere = [name for name in self.nodes if name != pod.node]
         if pod.node is None:
             return [*self._open_to(pod, elsewhere), None]
-        if self.still or self.leaving.explain_not_evictable(pod) is not None:
+        if self.still or self.leaving.explain_not_evictable(pod) is not None or self._depends_on_unknown_nodes(pod):
             return [pod.node]
         paper = self.objective is PackingObjective.PAPER
         goes = self.top is not None and (pod.priority < self.top or (paper and pod.priority == self.top))
         may_go: list[str | None] = [None] if goes else []
         return [pod.node, *self._open_to(pod, elsewhere), *may_go]
+
+    def _depends_on_unknown_nodes(self, pod: Pod) -> bool:
+        """Return whether its rules, or others' about it, concern pods on nodes whose domains nobody knows."""
+        selects = self.snapshot.storage_and_namespaces.term_matches_pod
+        for other in self.snapshot.pods:
+            if other.node is None or other.node in self.nodes or other.is_finished:
+                continue
+            spread = other.namespace == pod.namespace and not other.terminating
+            if spread and any(one.matches(other.labels) for one in pod.constraints.spread):
+                return True
+            apart = [term for term in pod.constraints.anti_affinity if term.topology_key != HOSTNAME]
+            if any(selects(term, other.namespace, other.labels) for term in (*pod.constraints.affinity, *apart)):
+                return True
+            apart = [term for term in other.constraints.anti_affinity if term.topology_key != HOSTNAME]
+            if any(selects(term, pod.namespace, pod.labels) for term in apart):
+                return True
+        return False
 
     def _open_to(self, pod: Pod, names: list[str]) -> Iterator[str]:
         """The nodes that take the pod when they are empty, affinity and spread apart."""
