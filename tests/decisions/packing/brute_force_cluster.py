@@ -137,9 +137,11 @@ class _Search:
 
     def _choices(self, pod: Pod) -> list[str | None]:
         elsewhere = [name for name in self.nodes if name != pod.node]
+        if self._depends_on_unknown_nodes(pod):
+            return [pod.node]
         if pod.node is None:
             return [*self._open_to(pod, elsewhere), None]
-        if self.still or self.leaving.explain_not_evictable(pod) is not None or self._depends_on_unknown_nodes(pod):
+        if self.still or self.leaving.explain_not_evictable(pod) is not None:
             return [pod.node]
         paper = self.objective is PackingObjective.PAPER
         goes = self.top is not None and (pod.priority < self.top or (paper and pod.priority == self.top))
