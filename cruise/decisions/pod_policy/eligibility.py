@@ -28,6 +28,7 @@ from cruise.decisions.pod_policy.resizable_pod import (
     resizes_no_pods,
     select_containers_with_resources,
     select_kept_containers,
+    share_resources,
     supports_pod_level_resize,
 )
 from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
@@ -109,7 +110,10 @@ class Eligibility:
         skipped = self._skip_for_kubelet(pod) or self._skip_for_other_autoscalers(pod, group)
         if skipped is not None:
             return skipped
-        allowed = find_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)
+        if group.shared_resources is not None:
+            allowed = share_resources(pod.sized_containers, group.shared_resources)
+        else:
+            allowed = find_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)
         managed = exclude_cpu(allowed) if has_boost_in_force(pod, self.now) else allowed
         if not managed.sized:
             none_managed = explain_no_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)
@@ -324,7 +328,7 @@ class Eligibility:
             whole = self._statistics.find_row(pod.namespace, pod.name, pod.workload, POD_LEVEL, pod.identity)
             if whole is None:
                 return _skip(pod, ReasonCode.NO_STATISTICS)
-            sized, container_rows, known_rows, resources = (pod.pod_level,), known_rows, (whole,), ()
+            sized, container_rows, known_rows = (pod.pod_level,), known_rows, (whole,)
             stated = flatten_requests_and_limits(sized)
             level_resources = find_pod_level_resources(pod, managed.resources)
             stating = select_containers_with_resources(managed, level_resources, effective_policy, self._policy)
@@ -346,7 +350,7 @@ class Eligibility:
             manages_memory,
             templates,
             submitted,
-            resources if len(frozenset(resources)) > 1 else (),
+            () if pod.pod_level is not None or managed.are_equal() else resources,
             ()
             if pod.pod_level is not None or len(sized) == len(pod.containers)
             else select_kept_containers(pod, sized),

@@ -167,8 +167,15 @@ class ManagedContainers(NamedTuple):
     sized: tuple[Container, ...]
     resources: tuple[frozenset[ResourceName], ...]
 
+    def are_equal(self) -> bool:
+        """Return whether the same resources are sized of all containers, of which there is one."""
+        return bool(self.resources) and self.resources.count(self.resources[0]) == len(self.resources)
+
     def find_resources(self) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
         """Return whether CPU and memory are sized of any container, and whether a resize of them restarts one."""
+        if self.are_equal() and not any([one.cpu_resize_restarts or one.memory_resize_restarts for one in self.sized]):
+            own = self.resources[0]
+            return (ResourceName.CPU in own, ResourceName.MEMORY in own), (False, False)
         cpu = memory = restarts_for_cpu = restarts_for_memory = False
         for one, own in zip(self.sized, self.resources, strict=True):
             if ResourceName.CPU in own:
@@ -199,16 +206,29 @@ def select_containers_with_resources(
     return tuple([one for one in stating if may_change(one)])
 
 
+def find_shared_resources(
+    effective_policy: EffectivePolicy, claims: AutoscalerClaims
+) -> frozenset[ResourceName] | None:
+    """Return the resources that are sized of each container, None if containers differ."""
+    if effective_policy.containers or claims.left_by_vpa:
+        return None
+    return effective_policy.resources - claims.scaled
+
+
+def share_resources(containers: tuple[Container, ...], resources: frozenset[ResourceName]) -> ManagedContainers:
+    """Return containers of which the same resources are sized."""
+    return ManagedContainers(containers, (resources,) * len(containers)) if resources else ManagedContainers((), ())
+
+
 def find_managed_containers(
     pod: Pod, effective_policy: EffectivePolicy, claims: AutoscalerClaims, needed: Mode
 ) -> ManagedContainers:
     """Return the containers whose mode is at least `needed` and that neither overrides nor autoscalers exclude."""
-    sized = pod.sized_containers
-    if not effective_policy.containers and not claims.left_by_vpa:
-        resources = effective_policy.resources - claims.scaled
-        return ManagedContainers(sized, (resources,) * len(sized)) if resources else ManagedContainers((), ())
+    shared = find_shared_resources(effective_policy, claims)
+    if shared is not None:
+        return share_resources(pod.sized_containers, shared)
     found = []
-    for container in sized:
+    for container in pod.sized_containers:
         own = effective_policy.get_for_container(container.name)
         resources = own.resources & claims.get_unclaimed_resources(container.name)
         if own.mode >= needed and resources:

@@ -54,7 +54,7 @@ class StatisticsUsabilityCheck:
         """Return the row of each container of a bound pod."""
         find = self._statistics.find_row
         rows = [find(pod.namespace, pod.name, pod.workload, container.name, pod.identity) for container in containers]
-        if not self._idle_rows:
+        if self._idle_rows.isdisjoint(rows):
             return rows
         return [
             None if row in self._idle_rows and not one.running else row

@@ -10,7 +10,7 @@ from cruise.decisions.pod_policy.container_bounds import OverrideValidator, get_
 from cruise.decisions.pod_policy.hpa_bounds import HpaBounds, MetricBounds, apply_hpa_bounds, do_requests_cover_usage
 from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims, AutoscalerIndex
 from cruise.decisions.pod_policy.policy_objects import AppliedPolicies, PolicyIndex, reuse_policy_index
-from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE
+from cruise.decisions.pod_policy.resizable_pod import SKIP_REASON_BY_MODE, find_shared_resources
 from cruise.decisions.pod_policy.usable_statistics import StatisticsUsabilityCheck, get_largest_weekly_usage
 from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import EffectivePolicy, UnreadableAnnotations, is_override_annotation
@@ -59,7 +59,8 @@ def _add_job_annotations(pod: Pod, snapshot: ClusterSnapshot) -> Mapping[str, st
 class WorkloadPolicy:
     """What all pods of a workload with the same overrides share.
 
-    `autoscaler` is the HPA within whose target requests may change, `utilisation_bounds` how far they may.
+    `shared_resources` are sized of each container, None if containers differ. `autoscaler` is the HPA within whose
+    target requests may change, `utilisation_bounds` how far they may.
     """
 
     effective_policy: EffectivePolicy | UnreadableAnnotations
@@ -67,6 +68,7 @@ class WorkloadPolicy:
     skip_reason: ReasonCode | None
     is_new: bool
     claims: AutoscalerClaims
+    shared_resources: frozenset[ResourceName] | None
     template_limits: Mapping[str, int] | None
     sizes_guaranteed: bool
     adopts_best_effort: bool
@@ -158,7 +160,7 @@ class WorkloadPolicies:
         if not self._policy.rules.sizes_more_pods:
             claims = claims._replace(left_by_vpa=())
         sizes_guaranteed = adopts_best_effort = False
-        autoscaler = bounds = None
+        autoscaler = bounds = shared_resources = None
         if isinstance(effective_policy, EffectivePolicy):
             if (effective_policy.hpa or self._policy.hpa) is not HpaPolicy.HOLD and self._policy.rules.sizes_more_pods:
                 autoscaler = self._hpas.get((namespace, claims.autoscaler))
@@ -172,12 +174,14 @@ class WorkloadPolicies:
             sizes_guaranteed = stated is GuaranteedPolicy.RESIZE and self._policy.rules.sizes_more_pods
             best_effort = effective_policy.best_effort or self._policy.best_effort
             adopts_best_effort = best_effort is BestEffortPolicy.ADOPT and self._policy.rules.sizes_more_pods
+            shared_resources = find_shared_resources(effective_policy, claims)
         return WorkloadPolicy(
             effective_policy=effective_policy,
             statements=resolution.statements,
             skip_reason=self.explain_skip(namespace, effective_policy, Mode.RESIZE),
             is_new=workload is not None and self._usable.is_new_workload(namespace, workload),
             claims=claims,
+            shared_resources=shared_resources,
             template_limits=None
             if workload is None
             else get_workload_memory_limits(namespace, workload, self._snapshot),
