@@ -1,6 +1,7 @@
 """What every command of cruise does as a process: handle signals, exit, read the time, configure logs."""
 
 import asyncio
+import ctypes
 import gc
 import getpass
 import io
@@ -10,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -22,6 +24,9 @@ from cruise.adapters.api_client import strip_credentials
 from cruise.interfaces.text import escape_lines, escape_text
 
 log = structlog.get_logger()
+
+# How often free memory is returned: a few milliseconds each time, in a thread.
+_RETURN_SECONDS = 60.0
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SIGNAL_EXIT_BASE = 128
@@ -93,8 +98,27 @@ async def run_as_service(work: Coroutine[Any, Any, None]) -> None:
     # imports would put it off, and would be traversed in each.
     gc.collect()
     gc.freeze()
+    threading.Thread(target=_return_free_memory_regularly, name="free memory", daemon=True).start()
     await run_until_signal(work)
     _exit(0)
+
+
+def return_free_memory() -> bool:
+    """Return the C library's free memory to the operating system; False where it cannot do that (glibc can).
+
+    By itself glibc returns only what is free at the end of a heap. What passes and relists used and freed lies below
+    objects that are kept, and would stay with the process.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is None:
+        return False
+    trim(0)
+    return True
+
+
+def _return_free_memory_regularly() -> None:
+    while return_free_memory():
+        time.sleep(_RETURN_SECONDS)
 
 
 def exit_if_busy(code: int) -> None:
