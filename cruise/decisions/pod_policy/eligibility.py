@@ -28,7 +28,6 @@ from cruise.decisions.pod_policy.resizable_pod import (
     resizes_no_pods,
     select_containers_with_resources,
     select_kept_containers,
-    share_resources,
     supports_pod_level_resize,
 )
 from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
@@ -110,10 +109,7 @@ class Eligibility:
         skipped = self._skip_for_kubelet(pod) or self._skip_for_other_autoscalers(pod, group)
         if skipped is not None:
             return skipped
-        if group.shared_resources is not None:
-            allowed = share_resources(pod.sized_containers, group.shared_resources)
-        else:
-            allowed = find_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)
+        allowed = find_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE, group.shared_resources)
         managed = exclude_cpu(allowed) if has_boost_in_force(pod, self.now) else allowed
         if not managed.sized:
             none_managed = explain_no_managed_containers(pod, effective_policy, group.claims, Mode.RESIZE)

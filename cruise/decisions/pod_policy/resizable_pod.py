@@ -215,20 +215,23 @@ def find_shared_resources(
     return effective_policy.resources - claims.scaled
 
 
-def share_resources(containers: tuple[Container, ...], resources: frozenset[ResourceName]) -> ManagedContainers:
-    """Return containers of which the same resources are sized."""
-    return ManagedContainers(containers, (resources,) * len(containers)) if resources else ManagedContainers((), ())
-
-
 def find_managed_containers(
-    pod: Pod, effective_policy: EffectivePolicy, claims: AutoscalerClaims, needed: Mode
+    pod: Pod,
+    effective_policy: EffectivePolicy,
+    claims: AutoscalerClaims,
+    needed: Mode,
+    shared: frozenset[ResourceName] | None = None,
 ) -> ManagedContainers:
-    """Return the containers whose mode is at least `needed` and that neither overrides nor autoscalers exclude."""
-    shared = find_shared_resources(effective_policy, claims)
+    """Return the containers whose mode is at least `needed` and that neither overrides nor autoscalers exclude.
+
+    `shared` is what `find_shared_resources` returns, where it is known.
+    """
+    sized = pod.sized_containers
+    shared = find_shared_resources(effective_policy, claims) if shared is None else shared
     if shared is not None:
-        return share_resources(pod.sized_containers, shared)
+        return ManagedContainers(sized, (shared,) * len(sized)) if shared else ManagedContainers((), ())
     found = []
-    for container in pod.sized_containers:
+    for container in sized:
         own = effective_policy.get_for_container(container.name)
         resources = own.resources & claims.get_unclaimed_resources(container.name)
         if own.mode >= needed and resources:
