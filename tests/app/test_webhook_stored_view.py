@@ -76,7 +76,7 @@ class Setting:
 
 
 def until(check: Callable[[], T | None]) -> T:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not (found := check()):
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -125,7 +125,7 @@ class RealEnvironment:
         return f"{self.namespace}-{name}"
 
     async def wait_until_stable(self) -> None:
-        deadline = asyncio.get_running_loop().time() + 30
+        deadline = asyncio.get_running_loop().time() + 120
         while not await self._at_rest():
             assert asyncio.get_running_loop().time() < deadline, f"the scene does not come to rest: {self._as_it_is()}"
             await asyncio.sleep(0.02)
@@ -190,7 +190,7 @@ def real(plane: ControlPlane, admin: Api, kubelet: TestKubelet) -> Build:
                 cluster = KubernetesCluster(client)
                 running = asyncio.ensure_future(cluster.run())
                 try:
-                    await asyncio.wait_for(cluster.wait_until_synced(), 60)
+                    await asyncio.wait_for(cluster.wait_until_synced(), 120)
                     yield RealEnvironment(scene, cluster, plane, admin, kubelet, namespace)
                 finally:
                     running.cancel()

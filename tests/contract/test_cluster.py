@@ -368,7 +368,7 @@ async def test_reports_a_kill_with_its_limit_and_again_to_a_new_listener(build: 
         pod = await first_pod(world)
         await world.exhaust_memory(pod)
         for _ in range(2):
-            kill = await asyncio.wait_for(anext(aiter(world.port.watch_oom_kills())), 10)
+            kill = await asyncio.wait_for(anext(aiter(world.port.watch_oom_kills())), 60)
             assert (kill.namespace, kill.pod, kill.pod_uid, kill.container) == (*key_of(pod), pod.uid, "app")
             assert (kill.workload, kill.node) == (pod.workload, pod.node)
             assert (kill.memory_request_bytes, kill.memory_limit_bytes) == (

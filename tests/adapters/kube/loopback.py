@@ -233,7 +233,7 @@ async def watch_loopback(
         running = asyncio.ensure_future(cluster.run())
         try:
             if synced:
-                await asyncio.wait_for(cluster.wait_until_synced(), 30)
+                await asyncio.wait_for(cluster.wait_until_synced(), 120)
             yield cluster
         finally:
             running.cancel()

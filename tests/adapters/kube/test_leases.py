@@ -489,6 +489,6 @@ async def test_does_not_campaign_without_the_namespace(client: KubernetesClient)
 
     lease = LeaderLease(client, "not-there", "cruise", "a")
     fix = "needs the namespace not-there, which does not exist; run `kubectl create namespace not-there`"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         with pytest.raises(NamespaceMissingError, match=fix):
             await lease.lead(work)

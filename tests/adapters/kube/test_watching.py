@@ -308,7 +308,7 @@ async def test_requires_an_optional_kind_that_is_served(tmp_path, code, reason, 
             await cluster.snapshot()
         # Without the group there can be none of the kind.
         del server.faults[GROUP, "get"]
-        await asyncio.wait_for(cluster.wait_until_synced(), 10)
+        await asyncio.wait_for(cluster.wait_until_synced(), 120)
         assert (await cluster.snapshot()).limit_ranges == {}
 
 
@@ -322,7 +322,7 @@ async def test_raises_no_snapshot_without_a_required_kind(tmp_path, code, reason
         with pytest.raises(UnavailableError, match="oddities: not listed yet: "):
             await cluster.snapshot()
         server.faults.clear()
-        await asyncio.wait_for(cluster.wait_until_synced(), 10)
+        await asyncio.wait_for(cluster.wait_until_synced(), 120)
         await wait_until_true(lambda: not cluster.list_problems(), "all is well")
 
 

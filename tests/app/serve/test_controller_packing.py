@@ -68,7 +68,7 @@ async def time_passing(theatre: PackingSimulation) -> AsyncIterator[None]:
 
 
 async def ended(theatre: PackingSimulation) -> PackingPlan:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             plan = await theatre.store.read_packing_plan()
             if plan is not None and plan.phase is not PlanPhase.IN_PROGRESS:
@@ -97,7 +97,7 @@ async def test_a_new_leader_takes_up_what_the_former_one_has_begun():
     async with time_passing(theatre):
         await first.rightsize()
         packing = asyncio.ensure_future(first.pack())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not theatre.world.counts.evictions:
                 await asyncio.sleep(0.01)
         packing.cancel()
@@ -141,7 +141,7 @@ async def test_a_solver_that_fails_is_tried_again_after_the_next_node_pass_and_n
     stop = asyncio.Event()
     async with time_passing(theatre):
         running = asyncio.ensure_future(controller.run(stop))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while len(solver.asked) < 2:
                 await asyncio.sleep(0.05)
         stop.set()

@@ -47,7 +47,7 @@ class Counted:
     async def runs_on(self) -> None:
         """Wait for three more runs."""
         enough = self.runs + 3
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.runs < enough:
                 await asyncio.sleep(0.01)
 
@@ -90,7 +90,7 @@ async def hangs() -> None:
 
 
 async def ended(jobs: JobScheduler, job: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await jobs.run_now("node pass", job)
 
 
@@ -119,7 +119,7 @@ async def test_a_pass_that_does_not_end_when_cancelled_is_reported() -> None:
     async with JobScheduler() as jobs:
         jobs.set_deadline("node pass", SOON, SOON)
         turn = asyncio.ensure_future(ended(jobs, stubborn))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while jobs.explain_stuck() is None:
                 await asyncio.sleep(0.01)
         assert not turn.done()

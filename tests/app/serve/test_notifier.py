@@ -118,7 +118,7 @@ async def test_what_people_do_is_found_once():
 
     one, sent = notifier(Recording(), interventions)
     running = asyncio.ensure_future(one.run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not sent:
             await asyncio.sleep(0.01)
         for _ in range(20):
@@ -139,7 +139,7 @@ async def test_a_notification_receiver_that_never_answers_delays_nothing():
     running = asyncio.ensure_future(hooks.on_idle())
     one.add([notice()])
     await asyncio.sleep(0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await hooks.announce([], [], {})
     running.cancel()
 
