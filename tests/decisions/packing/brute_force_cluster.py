@@ -133,7 +133,9 @@ class _Search:
     def _takes_part(self, pod: Pod) -> bool:
         if pod.node is not None:
             return not pod.is_finished and pod.node in self.nodes
-        return is_waiting_for_scheduling(pod) and self.leaving.explain_unusable_claims(pod) is None
+        # No plan decides about a pod whose rules concern unknown nodes.
+        is_open = is_waiting_for_scheduling(pod) and not self._depends_on_unknown_nodes(pod)
+        return is_open and self.leaving.explain_unusable_claims(pod) is None
 
     def _choices(self, pod: Pod) -> list[str | None]:
         elsewhere = [name for name in self.nodes if name != pod.node]
