@@ -116,6 +116,15 @@ def return_free_memory() -> bool:
     return True
 
 
+def release_unused_memory() -> None:
+    """Collect all garbage, and return what is free.
+
+    Objects in cycles stay until enough new ones exist, however large the arrays are that they keep.
+    """
+    gc.collect()
+    return_free_memory()
+
+
 def _return_free_memory_regularly() -> None:
     while return_free_memory():
         time.sleep(_RETURN_SECONDS)

@@ -13,7 +13,7 @@ from cruise.adapters.kube.client import connect_to_kubernetes, find_own_namespac
 from cruise.adapters.kube.events import UserActionEventRecorder
 from cruise.app.http_connection import get_listener_limits
 from cruise.app.http_server import serve_http
-from cruise.app.process import get_current_time
+from cruise.app.process import get_current_time, release_unused_memory
 from cruise.app.serve.activity import ServeActivity, UsageReadingLog
 from cruise.app.serve.connections import (
     ServeConnections,
@@ -197,6 +197,8 @@ async def _sync_and_lead(
             running.activity.reset_for_new_term()
 
     async def run_fenced_term() -> None:
+        # What this process read in its last term is as large as what it is about to read.
+        release_unused_memory()
         with fence_store_to_term(connected.store) as store:
             await run_term(store)
 
