@@ -1,6 +1,7 @@
 """The whole controller on the demo's cluster, with simulated time driven by the test."""
 
 import asyncio
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ import pytest
 
 from cruise.app.demo import SimulatedAdmission
 from cruise.app.demo_frames import count_oom_kills_beyond_twin
+from cruise.app.process import release_unused_memory
 from cruise.app.serve.activity import ControllerHooks, ServeActivity
 from cruise.app.serve.controller import Controller
 from cruise.app.serve.controller_options import ControllerOptions
@@ -207,6 +209,25 @@ async def test_pruning_has_time_however_fast_the_clock_runs() -> None:
     assert controller.activity.jobs["prune"].last_success_at == START
     stop.set()
     await running
+
+
+async def lead_for_a_moment() -> "weakref.ref[Controller]":
+    """Run a controller until it has statistics, and cancel it as at the end of a term."""
+    _, usage = create_demo_cluster(START)
+    controller = idle(InMemoryStore(), usage)
+    running = asyncio.ensure_future(controller.run(asyncio.Event()))
+    await until(lambda: controller.activity.jobs.get("statistics", NOT_YET).runs > 0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return weakref.ref(controller)
+
+
+async def test_nothing_keeps_what_a_term_has_read_once_the_next_one_begins() -> None:
+    kept = await lead_for_a_moment()
+    # The loop has what it handled last until its next turn.
+    await asyncio.sleep(0)
+    release_unused_memory()
+    assert kept() is None
 
 
 async def test_no_node_is_looked_at_before_there_are_statistics() -> None:
