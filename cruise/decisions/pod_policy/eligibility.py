@@ -346,7 +346,7 @@ class Eligibility:
             manages_memory,
             templates,
             submitted,
-            () if pod.pod_level is not None or managed.are_equal() else resources,
+            () if pod.pod_level is not None or managed.have_equal_resources() else resources,
             ()
             if pod.pod_level is not None or len(sized) == len(pod.containers)
             else select_kept_containers(pod, sized),

@@ -167,13 +167,15 @@ class ManagedContainers(NamedTuple):
     sized: tuple[Container, ...]
     resources: tuple[frozenset[ResourceName], ...]
 
-    def are_equal(self) -> bool:
-        """Return whether the same resources are sized of all containers, of which there is one."""
+    def have_equal_resources(self) -> bool:
+        """Return whether there are containers, and the same resources are sized of all."""
         return bool(self.resources) and self.resources.count(self.resources[0]) == len(self.resources)
 
     def find_resources(self) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
         """Return whether CPU and memory are sized of any container, and whether a resize of them restarts one."""
-        if self.are_equal() and not any([one.cpu_resize_restarts or one.memory_resize_restarts for one in self.sized]):
+        if self.have_equal_resources() and not any(
+            [one.cpu_resize_restarts or one.memory_resize_restarts for one in self.sized]
+        ):
             own = self.resources[0]
             return (ResourceName.CPU in own, ResourceName.MEMORY in own), (False, False)
         cpu = memory = restarts_for_cpu = restarts_for_memory = False
