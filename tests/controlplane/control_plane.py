@@ -160,6 +160,16 @@ class ControlPlane:
         if ended:
             self._await_api_server()
 
+    def restart_controller_manager(self) -> None:
+        """Kill and restart it, as a cluster's own would end when it cannot renew its Lease.
+
+        One that outlives its API server may count a creation as under way whose answer it lost, and make no pod of that
+        ReplicaSet until something else changes.
+        """
+        ended = self._servers[CONTROLLER_MANAGER]
+        ended.kill()
+        self._servers[CONTROLLER_MANAGER] = ended.started_anew()
+
     def restart(self) -> None:
         """Kill and restart the API server: older watches get 410."""
         self.kill_api_server()

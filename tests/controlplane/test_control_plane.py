@@ -180,6 +180,15 @@ def test_eviction_keeps_to_the_budget(admin: Api, namespace: str):
     wait_until(lambda: uid not in {one["metadata"]["uid"] for one in running(admin, namespace, 2)}, "it is replaced")
 
 
+def test_a_restarted_controller_manager_replaces_pods(control_plane: ControlPlane, admin: Api, namespace: str):
+    admin.create(workload("Deployment", namespace, "web", pod_template("web", container(requests=SMALL)), replicas=2))
+    first, _ = running(admin, namespace, 2)
+    control_plane.restart_controller_manager()
+    admin.delete("pods", namespace, first["metadata"]["name"], grace=0)
+    uid = first["metadata"]["uid"]
+    wait_until(lambda: uid not in {one["metadata"]["uid"] for one in running(admin, namespace, 2)}, "it is replaced")
+
+
 def test_eviction_is_of_one_uid(admin: Api, namespace: str):
     one = run(admin, namespace, "p", SMALL)
     with pytest.raises(ApiError) as refused:

@@ -319,6 +319,7 @@ def answers_lost(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica,
 def api_server_killed(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
     stage.plane.kill_api_server()
     stage.plane.start_api_server()
+    stage.plane.restart_controller_manager()
 
 
 FAULTS: list[tuple[str, Fault]] = [
