@@ -10,6 +10,8 @@ from cruise.decisions.pod_policy.heap_floors import NO_HEAP_FLOOR, HeapFloor
 from cruise.decisions.usage.usage_columns import group_containers_by_workload
 from cruise.domain.annotations import (
     BOUNDS,
+    CONTAINER_SETTINGS,
+    POD_SETTINGS,
     POLICY_SOURCES,
     PREFIX,
     WORKLOAD_SOURCES,
@@ -251,6 +253,8 @@ def read_recorded_memory_limits(pod: Pod) -> Mapping[str, int] | None:
 
 
 _BOUNDS = {bound.setting: bound for bound in BOUNDS}
+# Settings of whole pods or of all containers that name neither a container nor a size.
+_NEVER_UNUSABLE = frozenset(one.setting for one in (*POD_SETTINGS, *CONTAINER_SETTINGS))
 _SHARED_SOURCES = POLICY_SOURCES | {OverrideSource.VERTICAL_POD_AUTOSCALER}
 
 
@@ -264,6 +268,8 @@ class OverrideValidator:
     def explain_unusable(self, resolution: ResolvedOverrides, pod: Pod) -> UnreadableAnnotations | None:
         """Return which override cannot be intended, with the fix; None if all can."""
         for one in resolution.statements:
+            if one.setting in _NEVER_UNUSABLE:
+                continue
             detail = self._explain_wrong_container(one, pod) or self._explain_too_large(one)
             if detail:
                 return UnreadableAnnotations(f"{one.source}: {PREFIX}{one.setting}: {detail}")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,6 +77,16 @@ class WorkloadPolicy:
     autoscaler: HorizontalPodAutoscaler | None
 
 
+class _LatestPod(NamedTuple):
+    """The parts of the last resolved pod of a workload that its policy depends on; equal parts of pods are shared."""
+
+    workload: WorkloadRef | None
+    namespace: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    policy: WorkloadPolicy
+
+
 class WorkloadPolicies:
     """The overrides and autoscalers of one snapshot, resolved once per workload: thousands of pods may share them."""
 
@@ -102,6 +113,8 @@ class WorkloadPolicies:
             tuple[str, WorkloadRef | None, Annotations, AutoscalerClaims | None, int], WorkloadPolicy
         ] = {}
         self._last: tuple[Pod, WorkloadPolicy] | None = None
+        # By the id of a workload. An entry keeps what it is compared with, so that ids are not reused.
+        self._latest: dict[int, _LatestPod] = {}
         self._skipped_namespaces: dict[str, ReasonCode | None] = {}
 
     def find_shared(self, pod: Pod) -> WorkloadPolicy | None:
@@ -118,6 +131,7 @@ class WorkloadPolicies:
         """Drop what was resolved for pods so far; it is resolved again when needed."""
         self._found.clear()
         self._last = None
+        self._latest.clear()
         self._autoscalers.forget_pods()
         self._policy_objects.forget_pods()
 
@@ -127,6 +141,17 @@ class WorkloadPolicies:
         last = self._last
         if last is not None and last[0] is pod:
             return last[1]
+        workload, labels, annotations = pod.workload, pod.labels, pod.annotations
+        latest = self._latest.get(id(workload))
+        if (
+            latest is not None
+            and latest.workload is workload
+            and latest.labels is labels
+            and latest.annotations is annotations
+            and latest.namespace == pod.namespace
+        ):
+            self._last = (pod, latest.policy)
+            return latest.policy
         stated = list_overrides_of_pod(pod, self._snapshot)
         claims = self._autoscalers.find_for_pod(pod) if pod.namespace in self._autoscalers.by_pod else None
         policies = self._policy_objects.find_for_pod(pod)
@@ -137,6 +162,9 @@ class WorkloadPolicies:
             claims = claims or self._autoscalers.find_for_pod(pod)
             group = self._found[key] = self._build(dict(stated), pod, claims, policies)
         self._last = (pod, group)
+        # The owners of other pods may differ with equal parts.
+        if pod.owner_kind != "Job" and pod.namespace not in self._autoscalers.by_pod:
+            self._latest[id(workload)] = _LatestPod(workload, pod.namespace, labels, annotations, group)
         return group
 
     def find_sizing_autoscaler(self, pod: Pod) -> str:
