@@ -1,6 +1,6 @@
 """Actions on a cluster, the reasons for them, and their outcomes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -304,6 +304,14 @@ class OriginalSizes:
     pod: str
     containers: tuple[ContainerTarget, ...]
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LastResizes:
+    """When some pods were last resized, by uid, and how many others were, by the minute of their last resize."""
+
+    by_pod: Mapping[str, datetime]
+    others_by_minute: Mapping[datetime, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,7 @@ class RetentionPeriods:
     hourly_peaks: timedelta = timedelta(days=8)  # the 7-day windows and the hours of a day on either side
     oom_records: timedelta = timedelta(days=8)
     statistics: timedelta = timedelta(days=8)
+    pod_statistics: timedelta = timedelta(hours=3)  # written in each usage pass while the pod exists
     container_starts: timedelta = timedelta(days=28)  # many workloads are deployed once in two weeks
     partitions: timedelta = timedelta(days=8)  # older ones cannot be continued and are read again
     outcomes: timedelta = timedelta(days=30)

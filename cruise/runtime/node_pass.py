@@ -357,16 +357,16 @@ def order_actions(plans: Sequence[NodePlan]) -> list[Action]:
 
 
 async def add_stored_resizes(
-    earlier: EarlierPassResults, store: StorePort, policy: Policy, now: datetime
+    earlier: EarlierPassResults, store: StorePort, pods: Sequence[Pod], policy: Policy, now: datetime
 ) -> EarlierPassResults:
-    """Return `earlier` with each pod's last stored resize of the last day.
+    """Return `earlier` with the last stored resize of the last day of each of the pods, and the number of others.
 
     The database does not say which resource a resize changed: both count as written.
     """
     if not policy.rules.write_damping:
         return earlier
-    stored = await store.read_original_sizes(since=now - timedelta(days=1))
-    last = {uid: one.at for uid, one in stored.items() if now - one.at < timedelta(days=1)}
-    resized = {(uid, resource): at for uid, at in last.items() for resource in ResourceName}
-    writes = sorted((CompletedResize(uid, at) for uid, at in last.items()), key=lambda write: (write.at, write.uid))
-    return replace(earlier, resized=resized, recent_resizes=tuple(writes))
+    last = await store.read_last_resizes([pod.uid for pod in pods], now - timedelta(days=1))
+    resized = {(uid, resource): at for uid, at in last.by_pod.items() for resource in ResourceName}
+    gone = [CompletedResize("", at, number) for at, number in last.others_by_minute.items()]
+    writes = [*gone, *(CompletedResize(uid, at) for uid, at in last.by_pod.items())]
+    return replace(earlier, resized=resized, recent_resizes=tuple(sorted(writes, key=lambda one: (one.at, one.uid))))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedResize, WriteIntent
+from cruise.domain.actions import Action, LastResizes, OriginalSizes, Outcome, RefusedResize, WriteIntent
 from cruise.domain.cluster import ClusterSnapshot, HorizontalPodAutoscaler, OomKill, Pod, WorkloadRef
 from cruise.domain.packing_plan import PackingPlan, PlacementHint
 from cruise.domain.policy import Policy
@@ -282,13 +282,14 @@ class StorePort(Protocol):
         The first sizes of a pod uid stay; the time is updated.
         """
 
-    async def read_original_sizes(
-        self, pod_uids: Collection[str] | None = None, since: datetime | None = None
-    ) -> Mapping[str, OriginalSizes]:
-        """Return the stored original sizes by pod uid, of all pods or of some, resized at or after a time.
+    async def read_original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
+        """Return the stored original sizes by pod uid, of all pods or of some.
 
         Those of pods that are gone are kept for long: a read of all grows with every pod that ever was.
         """
+
+    async def read_last_resizes(self, pod_uids: Collection[str], since: datetime) -> LastResizes:
+        """Return when these pods were last resized, and how many others were, each at or after a time."""
 
     async def read_signing_keys(self) -> Sequence[bytes]:
         """Return the keys that verify the webhook's annotations, the signing key first.

@@ -14,6 +14,7 @@ import numpy as np
 from cruise.domain.actions import (
     ActionResult,
     EvictPod,
+    LastResizes,
     OriginalSizes,
     Outcome,
     RefusedResize,
@@ -295,11 +296,14 @@ class InMemoryStore:
             first = self._originals.get(one.pod_uid, one)
             self._originals[one.pod_uid] = replace(first, at=max(first.at, one.at))
 
-    async def read_original_sizes(
-        self, pod_uids: Collection[str] | None = None, since: datetime | None = None
-    ) -> Mapping[str, OriginalSizes]:
+    async def read_original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
         wanted = self._originals.keys() if pod_uids is None else set(pod_uids)
-        return {uid: one for uid, one in self._originals.items() if uid in wanted and one.at >= (since or one.at)}
+        return {uid: one for uid, one in self._originals.items() if uid in wanted}
+
+    async def read_last_resizes(self, pod_uids: Collection[str], since: datetime) -> LastResizes:
+        times = {uid: one.at for uid, one in self._originals.items() if one.at >= since}
+        by_pod = {uid: times.pop(uid) for uid in times.keys() & set(pod_uids)}
+        return LastResizes(by_pod, Counter(at.replace(second=0, microsecond=0) for at in times.values()))
 
     async def read_signing_keys(self) -> Sequence[bytes]:
         return [key for _, key in self._signing_keys]
@@ -317,12 +321,12 @@ class InMemoryStore:
 
     async def prune(self, now: datetime) -> None:
         kept = RETENTION
-        oldest = (now - kept.statistics).timestamp()
-        rows = [row for row, at in enumerate(self._statistics.updated_at.tolist()) if at >= int(oldest)]
-        if len(rows) < len(self._statistics.keys):
-            self._statistics = self._statistics.select(np.array(rows, dtype=np.int64))
+        oldest, oldest_of_pods = [int((now - one).timestamp()) for one in (kept.statistics, kept.pod_statistics)]
+        since = [oldest_of_pods if key.pod else oldest for key in self._statistics.keys]
+        rows = np.flatnonzero(self._statistics.updated_at >= since)
+        self._statistics = self._statistics.select(rows) if len(rows) < len(since) else self._statistics
         if self._statistics.revisions is not None:
-            seen = self._statistics.revisions.select_seen_since(int(oldest))
+            seen = self._statistics.revisions.select_seen_since(oldest)
             self._statistics = replace(self._statistics, revisions=seen if seen.runs else None)
         self._blocks = list(await self.read_recent_blocks(int((now - kept.sample_blocks).timestamp())))
         read_since = int((now - kept.partitions).timestamp())
@@ -332,17 +336,13 @@ class InMemoryStore:
         risks_since = int((now - kept.risk_days).timestamp()) // 86400
         self._risk_days = {key: one for key, one in self._risk_days.items() if one.day >= risks_since}
         self._hours = {at: one for at, one in self._hours.items() if at >= get_clock_hour(now - kept.cluster_hours)}
-        self._oom_records = {
-            key: record for key, record in self._oom_records.items() if record.finished_at >= now - kept.oom_records
-        }
+        killed_since, refused_since = now - kept.oom_records, now - kept.refused_resizes
+        self._oom_records = {key: one for key, one in self._oom_records.items() if one.finished_at >= killed_since}
         for lines in (self._outcomes, self._evictions):
             del lines[: bisect_left(lines, now - kept.outcomes, key=_at)]
         self._user_actions = [one for one in self._user_actions if one.at >= now - kept.user_actions]
-        refused_since = now - kept.refused_resizes
         self._rejected_resizes = {uid: one for uid, one in self._rejected_resizes.items() if one.at >= refused_since}
-        self._originals = {
-            uid: original for uid, original in self._originals.items() if original.at >= now - kept.original_sizes
-        }
+        self._originals = {uid: one for uid, one in self._originals.items() if one.at >= now - kept.original_sizes}
         self._packings = {key: plan for key, plan in self._packings.items() if plan.at >= now - kept.packing_plans}
         if not self._signing_keys or now - self._signing_keys[0][0] >= kept.signing_key:
             self._signing_keys.insert(0, (now, _key_since(now)))

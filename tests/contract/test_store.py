@@ -23,6 +23,7 @@ from cruise.domain.actions import (
     ActionResult,
     ContainerTarget,
     EvictPod,
+    LastResizes,
     OriginalSizes,
     Outcome,
     ReasonCode,
@@ -798,9 +799,11 @@ async def test_the_first_original_sizes_of_a_pod_stay_with_the_time_of_its_last_
         assert set(await store.read_original_sizes(list(found)[:1])) == set(list(found)[:1])
         assert await store.read_original_sizes([]) == {}
         for since in {one.at for one in found.values()}:
-            later = {uid: one for uid, one in found.items() if one.at >= since}
-            assert await store.read_original_sizes(since=since) == later
-            assert await store.read_original_sizes(list(found), since) == later
+            later = {uid: one.at for uid, one in found.items() if one.at >= since}
+            for asked in (list(found), list(found)[:1], []):
+                own = {uid: at for uid, at in later.items() if uid in asked}
+                others = Counter(at.replace(second=0, microsecond=0) for uid, at in later.items() if uid not in asked)
+                assert await store.read_last_resizes(asked, since) == LastResizes(own, others)
     written = [one for batch in batches for one in batch]
     expected = {}
     for one in written:
@@ -1017,7 +1020,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
 
     oldest_hour = int((NOW - RETENTION.hourly_peaks).timestamp()) // 3600 - int(late)
     rows = [
-        statistic("web-0", updated_at=seconds(RETENTION.statistics)),
+        statistic("web-0", updated_at=seconds(RETENTION.pod_statistics)),
         statistic("", updated_at=seconds(RETENTION.statistics)),
     ]
     await store.write_statistics(StatisticsTable.from_rows(rows))

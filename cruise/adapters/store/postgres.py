@@ -134,6 +134,7 @@ class PostgresStore:
     record_refused_resizes = _in_transaction(records.write_refused_resizes, CONNECTION_TIMEOUT)
     record_original_sizes = _in_transaction(records.insert_original_sizes)
     read_original_sizes = _reading_all(records.read_original_sizes)
+    read_last_resizes = _reading_all(records.read_last_resizes)
     read_signing_keys = _in_transaction(records.read_signing_keys, CONNECTION_TIMEOUT)
     write_packing_plan = _in_transaction(records.insert_packing_plan, CONNECTION_TIMEOUT)
     read_packing_plan = _in_transaction(records.read_last_plan, CONNECTION_TIMEOUT)
@@ -142,8 +143,9 @@ class PostgresStore:
     async def prune(self, now: datetime) -> None:
         periods = RETENTION
         async with self._database.transaction() as connection:
-            await statistics.prune_statistics(connection, int((now - periods.statistics).timestamp()))
-            await statistics.prune_revisions(connection, int((now - periods.statistics).timestamp()))
+            oldest = int((now - periods.statistics).timestamp())
+            await statistics.prune_statistics(connection, int((now - periods.pod_statistics).timestamp()), oldest)
+            await statistics.prune_revisions(connection, oldest)
             await usage.prune_usage(
                 connection,
                 blocks_until=int((now - periods.sample_blocks).timestamp()),

@@ -2,13 +2,14 @@
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
-from sqlalchemy import Row, Text, cast, delete, func, select
+from sqlalchemy import ColumnElement, Row, Text, cast, delete, func, select
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -24,7 +25,7 @@ from cruise.adapters.store.schema import (
     refused_resize,
     signing_key,
 )
-from cruise.domain.actions import OriginalSizes, ReasonCode, RefusedResize
+from cruise.domain.actions import LastResizes, OriginalSizes, ReasonCode, RefusedResize
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.packing_plan import (
     PackingPlan,
@@ -103,20 +104,33 @@ async def insert_original_sizes(connection: AsyncConnection, originals: Sequence
 
 
 async def read_original_sizes(
-    connection: AsyncConnection, pod_uids: Collection[str] | None = None, since: datetime | None = None
+    connection: AsyncConnection, pod_uids: Collection[str] | None = None
 ) -> dict[str, OriginalSizes]:
-    """Return the original sizes by pod uid, of all pods or of some, resized at or after a time."""
+    """Return the original sizes by pod uid, of all pods or of some."""
     statement = select(original_size)
-    if since is not None:
-        statement = statement.where(original_size.c.at >= since)
     if pod_uids is not None:
-        # One array parameter, because statements have a limited number of parameters.
-        uids = cast(list(pod_uids), ARRAY(Text(collation="C")))
-        statement = statement.where(original_size.c.pod_uid == func.any(uids))
+        statement = statement.where(_is_of_any(pod_uids))
     with pause_garbage_collection():
         rows = (await connection.execute(statement)).all()
         # In a thread: 170,000 pods take seconds.
         return await asyncio.to_thread(_to_original_sizes, rows)
+
+
+def _is_of_any(pod_uids: Collection[str]) -> ColumnElement[bool]:
+    # One array parameter, because statements have a limited number of parameters.
+    return original_size.c.pod_uid == func.any(cast(list(pod_uids), ARRAY(Text(collation="C"))))
+
+
+async def read_last_resizes(connection: AsyncConnection, pod_uids: Collection[str], since: datetime) -> LastResizes:
+    """Return when these pods were last resized, and how many others were, each at or after a time."""
+    uid, at = original_size.c.pod_uid, original_size.c.at
+    minute = func.date_trunc("minute", at)
+    counted = select(minute, func.count()).where(at >= since).group_by(minute)
+    by_minute = Counter({row[0]: row[1] for row in await connection.execute(counted)})
+    found = await connection.execute(select(uid, at).where(at >= since, _is_of_any(pod_uids)))
+    by_pod = {row[0]: row[1] for row in found}
+    by_minute.subtract(one.replace(second=0, microsecond=0) for one in by_pod.values())
+    return LastResizes(by_pod, +by_minute)
 
 
 def _to_original_sizes(rows: Sequence[Row[Any]]) -> dict[str, OriginalSizes]:

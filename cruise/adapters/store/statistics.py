@@ -79,9 +79,9 @@ async def read_pod_statistics(
     return _to_table(rows.all())
 
 
-async def prune_statistics(connection: AsyncConnection, before: int) -> None:
-    """Delete the rows last updated before a time in Unix seconds."""
-    for statistic in (pod_statistic, workload_statistic):
+async def prune_statistics(connection: AsyncConnection, pods_before: int, workloads_before: int) -> None:
+    """Delete the rows of pods and of workloads last updated before a time in Unix seconds."""
+    for statistic, before in ((pod_statistic, pods_before), (workload_statistic, workloads_before)):
         await connection.execute(delete(statistic).where(statistic.c.updated_at < before))
 
 

@@ -145,7 +145,10 @@ class Controller:
             # The subjects of a plan that another process started must be excluded.
             await self._plan_execution.start()
             if self._earlier.over_requested_since is not None:
-                self._earlier = await add_stored_resizes(self._earlier, self._store, self._policy, self._clock())
+                present = (await self._cluster.snapshot()).pods
+                self._earlier = await add_stored_resizes(
+                    self._earlier, self._store, present, self._policy, self._clock()
+                )
             self._has_resumed = True
         done = await run_node_pass(
             self._build_input(),
