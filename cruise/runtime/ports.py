@@ -202,8 +202,13 @@ class StorePort(Protocol):
     async def has_oom_record(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
         """Return whether a kill is stored."""
 
-    async def read_oom_records(self, since: datetime, workload: tuple[str, str] | None = None) -> Sequence[OomRecord]:
-        """Return the kills finished since a time, oldest first: all, or those of one (namespace, Kind/name)."""
+    async def read_oom_records(
+        self, since: datetime, workload: tuple[str, str] | None = None, most_of_container: int | None = None
+    ) -> Sequence[OomRecord]:
+        """Return the kills finished since a time, oldest first: all, or those of one (namespace, Kind/name).
+
+        `most_of_container` limits those of one container of a pod to the ones with the most OOM memory.
+        """
 
     async def record_intents(self, intents: Sequence[WriteIntent]) -> None:
         """Store writes before they are sent; either all of them are open afterwards, or none is."""

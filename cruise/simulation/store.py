@@ -175,12 +175,16 @@ class InMemoryStore:
     async def has_oom_record(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
         return (pod_uid, container, finished_at) in self._oom_records
 
-    async def read_oom_records(self, since: datetime, workload: tuple[str, str] | None = None) -> Sequence[OomRecord]:
-        records = [
-            record
-            for record in self._oom_records.values()
-            if record.finished_at >= since and workload in (None, (record.namespace, record.workload))
-        ]
+    async def read_oom_records(
+        self, since: datetime, workload: tuple[str, str] | None = None, most_of_container: int | None = None
+    ) -> Sequence[OomRecord]:
+        by_container: dict[tuple[str, ...], list[OomRecord]] = {}
+        for one in self._oom_records.values():
+            if one.finished_at >= since and workload in (None, (one.namespace, one.workload)):
+                key = (one.namespace, one.workload, one.identity, one.pod, one.container)
+                kills = by_container.setdefault(key, [])
+                insort(kills, one, key=lambda kill: (-kill.oom_memory_bytes, kill.finished_at))
+        records = [one for kills in by_container.values() for one in kills[:most_of_container]]
         return sorted(records, key=lambda record: (record.finished_at, record.pod_uid, record.container))
 
     async def record_intents(self, intents: Sequence[WriteIntent]) -> None:
@@ -246,12 +250,8 @@ class InMemoryStore:
 
     async def read_evictions_since(self, since: datetime) -> Sequence[Outcome]:
         ended = self._evictions[bisect_left(self._evictions, since, key=_at) :]
-        begun = [
-            one.started_outcome
-            for one in self._intents.values()
-            if isinstance(one.action, EvictPod) and one.at >= since
-        ]
-        return find_counted_evictions([*ended, *begun])
+        begun = [one for one in self._intents.values() if isinstance(one.action, EvictPod) and one.at >= since]
+        return find_counted_evictions([*ended, *(one.started_outcome for one in begun)])
 
     async def read_unanswered_resizes(self, since: datetime) -> Sequence[Outcome]:
         first = bisect_left(self._outcomes, since, key=_at)

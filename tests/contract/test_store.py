@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from cruise.adapters.store.postgres import open_store
 from cruise.adapters.store.schema import metadata
+from cruise.decisions.usage.oom_records import summarize_oom_records
 from cruise.domain.actions import (
     Action,
     ActionResult,
@@ -759,6 +760,22 @@ async def test_a_kill_is_remembered_once(store):
     assert list(await store.read_oom_records(NOW)) == [first]
     assert list(await store.read_oom_records(NOW - timedelta(hours=1), ("shop", "Deployment/web"))) == [second, first]
     assert list(await store.read_oom_records(NOW - timedelta(hours=1), ("shop", "Deployment/other"))) == []
+
+
+async def test_kills_of_one_container_are_limited_to_those_with_the_most_memory(store):
+    loop = [kill(minutes=number - 60, oom_memory_bytes=number % 7 << 20) for number in range(50)]
+    others = [kill(pod="web-1", pod_uid="uid-1"), kill("sidecar"), kill(identity="0", minutes=1), kill(minutes=-90)]
+    for one in (*loop, *others):
+        await store.record_oom_kill(one)
+    since = NOW - timedelta(hours=1)
+    found = await store.read_oom_records(since, most_of_container=2)
+    largest = sorted(loop, key=lambda one: (-one.oom_memory_bytes, one.finished_at))[:2]
+    assert sorted(found, key=repr) == sorted([*largest, *others[:3]], key=repr)
+    assert [one.finished_at for one in found] == sorted(one.finished_at for one in found)
+    every = await store.read_oom_records(since)
+    assert len(every) == 53
+    assert summarize_oom_records(found) == summarize_oom_records(every)
+    assert list(await store.read_oom_records(since, ("shop", "Deployment/web"), 2)) == list(found)
 
 
 rooms = st.none() | st.builds(Resources, st.integers(-(10**6), 10**6), st.integers(-(2**60), 2**60))

@@ -54,16 +54,22 @@ async def has_oom_record(connection: AsyncConnection, pod_uid: str, container: s
 
 
 async def read_oom_records(
-    connection: AsyncConnection, since: datetime, workload: tuple[str, str] | None = None
+    connection: AsyncConnection,
+    since: datetime,
+    workload: tuple[str, str] | None = None,
+    most_of_container: int | None = None,
 ) -> Sequence[OomRecord]:
     """Return the kills since a time, oldest first: all, or those of one (namespace, workload)."""
-    statement = (
-        select(oom_record)
-        .where(oom_record.c.finished_at >= since)
-        .order_by(oom_record.c.finished_at, oom_record.c.pod_uid, oom_record.c.container)
-    )
+    kill = oom_record.c
+    container = (kill.namespace, kill.workload, kill.identity, kill.pod, kill.container)
+    rank = func.row_number().over(partition_by=container, order_by=(kill.oom_memory_bytes.desc(), kill.finished_at))
+    since_then = select(oom_record, rank.label("rank")).where(kill.finished_at >= since)
     if workload is not None:
-        statement = statement.filter_by(namespace=workload[0], workload=workload[1])
+        since_then = since_then.filter_by(namespace=workload[0], workload=workload[1])
+    found = since_then.subquery().c
+    statement = select(*(found[one.name] for one in kill)).order_by(found.finished_at, found.pod_uid, found.container)
+    if most_of_container is not None:
+        statement = statement.where(found.rank <= most_of_container)
     return [OomRecord(**row) for row in (await connection.execute(statement)).mappings()]
 
 

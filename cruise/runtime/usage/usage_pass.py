@@ -153,7 +153,8 @@ async def run_usage_pass(
         state.windows.get_recent(),
         state.peaks.get_known(),
         running,
-        summarize_oom_records(await store.read_oom_records(now - HISTORY_WINDOW)),
+        # A container in a crash loop has thousands of kills; whether there were two, and their largest memory, count.
+        summarize_oom_records(await store.read_oom_records(now - HISTORY_WINDOW, most_of_container=2)),
         EstimationTime(
             at,
             reading.step_seconds,
