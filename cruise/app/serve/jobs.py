@@ -17,7 +17,7 @@ import structlog
 from apscheduler.executors.asyncio import AsyncIOExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from cruise.app.process import get_current_time
+from cruise.app.process import get_current_time, release_unused_memory
 from cruise.errors import CruiseError, UnavailableError
 from cruise.interfaces.http.figures import JobFigures
 
@@ -201,6 +201,9 @@ class JobScheduler:
             self._fail(unexpected)
             return
         self._record_run(name, error, time.monotonic() - started)
+        if error is not None:
+            # Its frames keep the snapshot and the statistics of the run, in cycles with the exception.
+            release_unused_memory()
 
     async def wait_until(self, stop: asyncio.Event) -> None:
         """Wait for `stop`. Raises the unexpected exception of a job."""

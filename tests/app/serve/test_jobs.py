@@ -1,6 +1,8 @@
 """Jobs: external failures are logged and retried, programming errors end the process."""
 
 import asyncio
+import gc
+import weakref
 from datetime import timedelta
 
 import pytest
@@ -53,6 +55,28 @@ async def test_a_failure_is_recorded_with_its_count() -> None:
         await until(twice)
         assert jobs.latest["refresh"].error == "Prometheus is away"
         assert jobs.latest["refresh"].failures_in_a_row == 2
+
+
+async def test_nothing_keeps_what_a_failed_run_has_read() -> None:
+    class Snapshot:
+        pass
+
+    read: list[weakref.ref[Snapshot]] = []
+
+    async def job() -> None:
+        snapshot = Snapshot()
+        read.append(weakref.ref(snapshot))
+        failure = UnavailableError("the database is away")
+        # As where several tasks fail: a frame of the exception's traceback refers to the exception.
+        raise failure
+
+    gc.disable()
+    try:
+        async with JobScheduler() as jobs:
+            await jobs.run_now("node pass", job)
+            assert read[0]() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_job_never_runs_concurrently_with_itself() -> None:
