@@ -142,7 +142,8 @@ class WorkloadPolicies:
         if last is not None and last[0] is pod:
             return last[1]
         workload, labels, annotations = pod.workload, pod.labels, pod.annotations
-        latest = self._latest.get(id(workload))
+        # The annotations of their own Jobs count for pods of Jobs.
+        latest = self._latest.get(id(workload)) if pod.owner_kind != "Job" else None
         if (
             latest is not None
             and latest.workload is workload
@@ -162,7 +163,6 @@ class WorkloadPolicies:
             claims = claims or self._autoscalers.find_for_pod(pod)
             group = self._found[key] = self._build(dict(stated), pod, claims, policies)
         self._last = (pod, group)
-        # The owners of other pods may differ with equal parts.
         if pod.owner_kind != "Job" and pod.namespace not in self._autoscalers.by_pod:
             self._latest[id(workload)] = _LatestPod(workload, pod.namespace, labels, annotations, group)
         return group

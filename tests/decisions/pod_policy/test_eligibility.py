@@ -667,6 +667,18 @@ def test_annotations_of_a_job_count_if_its_pods_are_grouped_by_name():
     assert isinstance(verdict(pod, row, workloads=[make_workload("Job/other")]), ResizablePod)
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_annotations_of_a_job_count_for_its_own_pods_only(order):
+    bare = make_pod("import-0", workload="Workload/import")
+    one = replace(bare, name="import-1", owner_kind="Job", owner_name="import-a")
+    other = replace(bare, name="import-2", owner_kind="Job", owner_name="import-b")
+    job = make_workload("Job/import-a", annotations={"cruise.io/mode": "off"})
+    pods = (bare, one, other)
+    found = eligibility_of(make_snapshot(pods, workloads=[job]), *map(make_statistic_for, pods))
+    left = {pods[at].name for at in order if isinstance(found.check(pods[at]), SkippedPod)}
+    assert left == {"import-1"}
+
+
 def test_a_name_that_cannot_be_a_label_is_unreadable():
     pod = make_pod(annotations={"cruise.io/workload": "a name"})
     found = verdict(pod, make_statistic_for(pod))
