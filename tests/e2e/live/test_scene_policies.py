@@ -108,6 +108,9 @@ def test_the_status_says_what_a_policy_did_and_what_contradicts_it(stage: LiveSt
             lambda: read("rightsizingpolicies", ns, "one").get("saved", {}).get("cpu") == "550m",
             "what it saves is in its status",
         )
+        # Each policy's status is written by itself.
+        wait_until(lambda: read("rightsizingpolicies", ns, "other").get("sized") == 1, "the other one counts the pod")
+        wait_until(lambda: "conflicts" in read("rightsizingpolicies", ns, "above"), "the cluster's maximum is lower")
     conflict = {
         "policy": f"RightsizingPolicy {ns}/one",
         "winner": f"RightsizingPolicy {ns}/one",
