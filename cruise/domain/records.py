@@ -30,6 +30,11 @@ class HourlyClusterTotals:
         return datetime.fromtimestamp(self.hour * 3600, UTC)
 
 
+def truncate_to_minute(at: datetime) -> datetime:
+    """Return the begin of the minute of a time, as `date_trunc` does."""
+    return at.replace(second=0, microsecond=0)
+
+
 def get_clock_hour(at: datetime) -> int:
     """Return the clock hour of a time."""
     return int(at.timestamp()) // 3600

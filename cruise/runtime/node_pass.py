@@ -32,6 +32,7 @@ from cruise.domain.actions import (
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.overrides import PausedWorkloads
 from cruise.domain.policy import Policy
+from cruise.domain.records import truncate_to_minute
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import pause_garbage_collection
@@ -144,7 +145,7 @@ def summarize_for_next_pass(
         for write in writes:
             if write.uid not in pods:
                 # Those of one minute together, or a pass every few seconds would leave 40,000 a day.
-                minute = write.at.replace(second=0, microsecond=0)
+                minute = truncate_to_minute(write.at)
                 before = gone.get(minute, CompletedResize("", write.at, 0))
                 gone[minute] = CompletedResize("", max(before.at, write.at), before.number + write.number)
         writes = [*gone.values(), *(write for write in writes if write.uid in pods)]

@@ -34,6 +34,7 @@ from cruise.domain.records import (
     OutcomeCount,
     RiskDay,
     get_clock_hour,
+    truncate_to_minute,
 )
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import (
@@ -179,11 +180,10 @@ class InMemoryStore:
         self, since: datetime, workload: tuple[str, str] | None = None, most_of_container: int | None = None
     ) -> Sequence[OomRecord]:
         by_container: dict[tuple[str, ...], list[OomRecord]] = {}
-        for one in self._oom_records.values():
+        for one in sorted(self._oom_records.values(), key=lambda kill: (-kill.oom_memory_bytes, kill.finished_at)):
             if one.finished_at >= since and workload in (None, (one.namespace, one.workload)):
                 key = (one.namespace, one.workload, one.identity, one.pod, one.container)
-                kills = by_container.setdefault(key, [])
-                insort(kills, one, key=lambda kill: (-kill.oom_memory_bytes, kill.finished_at))
+                by_container.setdefault(key, []).append(one)
         records = [one for kills in by_container.values() for one in kills[:most_of_container]]
         return sorted(records, key=lambda record: (record.finished_at, record.pod_uid, record.container))
 
@@ -303,7 +303,7 @@ class InMemoryStore:
     async def read_last_resizes(self, pod_uids: Collection[str], since: datetime) -> LastResizes:
         times = {uid: one.at for uid, one in self._originals.items() if one.at >= since}
         by_pod = {uid: times.pop(uid) for uid in times.keys() & set(pod_uids)}
-        return LastResizes(by_pod, Counter(at.replace(second=0, microsecond=0) for at in times.values()))
+        return LastResizes(by_pod, Counter(map(truncate_to_minute, times.values())))
 
     async def read_signing_keys(self) -> Sequence[bytes]:
         return [key for _, key in self._signing_keys]

@@ -35,7 +35,7 @@ from cruise.domain.packing_plan import (
     PlannedPreemption,
     PlanStage,
 )
-from cruise.domain.records import RETENTION
+from cruise.domain.records import RETENTION, truncate_to_minute
 from cruise.domain.resources import Resources
 from cruise.domain.usage import OomRecord
 from cruise.errors import pause_garbage_collection
@@ -135,7 +135,7 @@ async def read_last_resizes(connection: AsyncConnection, pod_uids: Collection[st
     by_minute = Counter({row[0]: row[1] for row in await connection.execute(counted)})
     found = await connection.execute(select(uid, at).where(at >= since, _is_of_any(pod_uids)))
     by_pod = {row[0]: row[1] for row in found}
-    by_minute.subtract(one.replace(second=0, microsecond=0) for one in by_pod.values())
+    by_minute.subtract(map(truncate_to_minute, by_pod.values()))
     return LastResizes(by_pod, +by_minute)
 
 
