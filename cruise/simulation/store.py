@@ -9,8 +9,6 @@ from hashlib import sha256
 from itertools import islice
 from operator import attrgetter
 
-import numpy as np
-
 from cruise.domain.actions import (
     ActionResult,
     EvictPod,
@@ -23,7 +21,6 @@ from cruise.domain.actions import (
     find_counted_evictions,
 )
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.original_resources import NO_REVISIONS
 from cruise.domain.packing_plan import PackingPlan, PlacementHint
 from cruise.domain.records import (
     CONTAINER_STARTS_KEPT,
@@ -44,13 +41,13 @@ from cruise.domain.usage import (
     PartitionProgress,
     PeakSummary,
     SampleBlock,
-    StatisticKey,
     StatisticsTable,
     UsageUpdate,
 )
 from cruise.domain.users import UserAction, is_in_namespaces
 from cruise.errors import DatabaseRestoredError, UnknownUsageError
 from cruise.simulation.peak_store import InMemoryPeaks
+from cruise.simulation.statistics_store import InMemoryStatistics
 
 _at = attrgetter("at")
 
@@ -59,7 +56,7 @@ class InMemoryStore:
     """Implements `runtime.ports.Store`; it keeps the given objects, which must not be changed afterwards."""
 
     def __init__(self) -> None:
-        self._statistics = StatisticsTable.from_rows([])
+        self._statistics = InMemoryStatistics()
         self._progress: dict[str, PartitionProgress] = {}
         self._blocks: list[SampleBlock] = []  # by last time
         self._peaks = InMemoryPeaks()
@@ -98,23 +95,19 @@ class InMemoryStore:
         self._history = replace(self._history, epoch=self.epoch)
 
     async def write_statistics(self, table: StatisticsTable) -> None:
-        known, share = self._statistics.revisions, self._statistics.average_headroom_share
-        revisions = known if table.revisions is None else (known or NO_REVISIONS).merge(table.revisions)
-        merged = _merged(self._statistics, table)
-        self._statistics = replace(merged, revisions=revisions, average_headroom_share=share)
+        self._statistics.write(table)
 
     async def read_statistics(self) -> StatisticsTable:
-        return self._statistics
+        return self._statistics.table
 
     async def read_workload_statistics(self) -> StatisticsTable:
-        is_of_workload = np.array([not key.pod for key in self._statistics.keys], dtype=np.bool_)
-        return self._statistics.select(np.flatnonzero(is_of_workload))
+        return self._statistics.select_workloads()
 
     async def read_pod_statistics(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
-        return _rows_of_pod(self._statistics, namespace, pod, workload, identity)
+        return self._statistics.select_pod(namespace, pod, workload, identity)
 
     async def record_average_headroom_share(self, average_share: AverageHeadroomShare) -> None:
-        self._statistics = replace(self._statistics, average_headroom_share=average_share)
+        self._statistics.record_average_headroom_share(average_share)
 
     async def end_hung_sessions(self) -> int:
         return 0
@@ -321,13 +314,7 @@ class InMemoryStore:
 
     async def prune(self, now: datetime) -> None:
         kept = RETENTION
-        oldest, oldest_of_pods = [int((now - one).timestamp()) for one in (kept.statistics, kept.pod_statistics)]
-        since = [oldest_of_pods if key.pod else oldest for key in self._statistics.keys]
-        rows = np.flatnonzero(self._statistics.updated_at >= since)
-        self._statistics = self._statistics.select(rows) if len(rows) < len(since) else self._statistics
-        if self._statistics.revisions is not None:
-            seen = self._statistics.revisions.select_seen_since(oldest)
-            self._statistics = replace(self._statistics, revisions=seen if seen.runs else None)
+        self._statistics.prune(now)
         self._blocks = list(await self.read_recent_blocks(int((now - kept.sample_blocks).timestamp())))
         read_since = int((now - kept.partitions).timestamp())
         self._progress = {name: known for name, known in self._progress.items() if known.read_until >= read_since}
@@ -357,35 +344,6 @@ def _key_since(at: datetime) -> bytes:
 
 def _last_time(block: SampleBlock) -> int:
     return int(block.times[-1])
-
-
-def _merged(old: StatisticsTable, new: StatisticsTable) -> StatisticsTable:
-    """Return `new` with the rows of `old` that it does not replace; of two rows with one key the later is used."""
-    if old.keys == new.keys:
-        return new
-    last = {_statistic_of(key): row for row, key in enumerate(new.keys)}
-    kept = [row for row, key in enumerate(old.keys) if _statistic_of(key) not in last]
-    if not kept and len(last) == len(new.keys):
-        return new
-    return old.select(np.array(kept, dtype=np.int64)).join(new.select(np.array(list(last.values()), dtype=np.int64)))
-
-
-def _rows_of_pod(table: StatisticsTable, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
-    """Return the rows that may speak for one pod: its own, and its workload's for its identity or for none."""
-    rows = [
-        row
-        for row, key in enumerate(table.keys)
-        if key.namespace == namespace
-        and (key.pod == pod if key.pod else key.workload == workload and key.identity in (identity, ""))
-    ]
-    return table.select(np.array(rows, dtype=np.int64))
-
-
-def _statistic_of(key: StatisticKey) -> tuple[str, ...]:
-    """Return what may have one row only: a container of a pod, or of a workload and identity."""
-    if key.pod:
-        return (key.namespace, key.pod, key.container)
-    return (key.namespace, key.workload, key.container, key.identity)
 
 
 def _keep_newest_starts(

@@ -67,7 +67,7 @@ async def read_stored_pod_data(
             workload,
             identity,
             await store.read_outcomes(now - RETENTION.outcomes, _MAXIMUM_OUTCOMES),
-            await store.read_oom_records(now - RETENTION.oom_records),
+            await store.read_oom_records(now - RETENTION.oom_records, (namespace, workload) if workload else None),
             await store.read_workload_peaks(namespace, workload or f"Pod/{pod_name}", since_hour),
         )
         headroom = await prepare_stored_headroom(store, statistics, settings.to_policy())

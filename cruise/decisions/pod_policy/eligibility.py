@@ -21,6 +21,7 @@ from cruise.decisions.pod_policy.resizable_pod import (
     explain_no_managed_containers,
     find_managed_containers,
     find_pod_level_resources,
+    find_shared_resources,
     find_unresizable_resources,
     flatten_requests_and_limits,
     has_working_kubelet,
@@ -234,10 +235,13 @@ class Eligibility:
         if isinstance(group.effective_policy, UnreadableAnnotations):
             return ManagedContainers((), ())
         if group.autoscaler is None:
-            return find_managed_containers(pod, group.effective_policy, group.claims, Mode.INITIAL)
+            return find_managed_containers(
+                pod, group.effective_policy, group.claims, Mode.INITIAL, group.shared_resources
+            )
         # A resource that is left in running pods follows their requests in new ones.
         claims = group.claims._replace(scaled=frozenset())
-        sized, resources = find_managed_containers(pod, group.effective_policy, claims, Mode.INITIAL)
+        shared = find_shared_resources(group.effective_policy, claims)
+        sized, resources = find_managed_containers(pod, group.effective_policy, claims, Mode.INITIAL, shared)
         return ManagedContainers(sized, tuple([own - group.claims.scaled for own in resources]))
 
     @property

@@ -222,14 +222,13 @@ def find_managed_containers(
     effective_policy: EffectivePolicy,
     claims: AutoscalerClaims,
     needed: Mode,
-    shared: frozenset[ResourceName] | None = None,
+    shared: frozenset[ResourceName] | None,
 ) -> ManagedContainers:
     """Return the containers whose mode is at least `needed` and that neither overrides nor autoscalers exclude.
 
-    `shared` is what `find_shared_resources` returns, where it is known.
+    `shared` is what `find_shared_resources` returns.
     """
     sized = pod.sized_containers
-    shared = find_shared_resources(effective_policy, claims) if shared is None else shared
     if shared is not None:
         return ManagedContainers(sized, (shared,) * len(sized)) if shared else ManagedContainers((), ())
     found = []

@@ -226,6 +226,6 @@ async def _read_history(view: ApiView, pod: Pod) -> PodHistory:
         workload,
         pod.identity,
         await wait_for_store(view.store.read_pod_outcomes(pod.namespace, pod.name, now - RETENTION.outcomes)),
-        await wait_for_store(view.store.read_oom_records(now - RETENTION.oom_records)),
+        await wait_for_store(view.store.read_oom_records(now - RETENTION.oom_records, (pod.namespace, workload))),
         await wait_for_store(view.store.read_workload_peaks(pod.namespace, pod.workload_name, since_hour)),
     )

@@ -50,16 +50,16 @@ async def run_watch(
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def wait_until_true(check: Callable[[], Any], what: str, seconds: float = 240) -> Any:
+async def wait_until_true(check: Callable[[], Any], what: str) -> Any:
     """Wait until `check`, which may be a coroutine function, returns something true, and return it."""
-    deadline = asyncio.get_running_loop().time() + seconds
+    deadline = asyncio.get_running_loop().time() + 240
     while True:
         found = check()
         if asyncio.iscoroutine(found):
             found = await found
         if found:
             return found
-        assert asyncio.get_running_loop().time() < deadline, f"not within {seconds:.0f} s: {what}"
+        assert asyncio.get_running_loop().time() < deadline, f"not within 240 s: {what}"
         await asyncio.sleep(0.02)
 
 
