@@ -1,10 +1,11 @@
 """Which policy objects apply to a pod, the most specific first, and which ones a form may change."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 from typing import NamedTuple
 
-from cruise.domain.annotations import MANAGED_BY, Overrides
+from cruise.domain.annotations import MANAGED_BY, EffectivePolicy, Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.namespace_patterns import matches_any_pattern
 from cruise.domain.overrides import OverrideLayer, ResolvedOverrides, SettingSource, resolve_possibly_unreadable_layers
@@ -14,6 +15,10 @@ from cruise.domain.scheduling import SelectorOperator
 from cruise.domain.written_policies import OWN_MANAGER, PolicyOwnership, PolicyScope
 
 _Label = tuple[str, str]
+# What can be compared by its hash.
+_SETTINGS = attrgetter(
+    *(one.name for one in fields(EffectivePolicy) if one.name not in ("containers", "set_by_administrator"))
+)
 _SPARE_RESULTS = 10_000
 # Marks that tools leave on objects that they apply from Git, and their names.
 _TOOL_MARKS: Mapping[str, str] = {
@@ -73,6 +78,7 @@ class PolicyIndex:
         self._shared: dict[tuple[tuple[str, str], ...], AppliedPolicies] = {(): NO_POLICIES}
         # By the id of what `_shared` keeps.
         self._resolved: dict[tuple[int, Mode], ResolvedOverrides] = {}
+        self._effective: dict[tuple[object, ...], EffectivePolicy] = {}
 
     def is_current(self, snapshot: ClusterSnapshot) -> bool:
         """Return whether a new index of this snapshot would find the same; conditions of policies do not count."""
@@ -126,8 +132,16 @@ class PolicyIndex:
         key = id(policies), cluster_mode
         found = self._resolved.get(key)
         if found is None:
-            found = self._resolved[key] = resolve_possibly_unreadable_layers(cluster_mode, policies.layers)
+            resolution = resolve_possibly_unreadable_layers(cluster_mode, policies.layers)
+            found = self._resolved[key] = self._share_effective_policy(resolution)
         return found
+
+    def _share_effective_policy(self, resolution: ResolvedOverrides) -> ResolvedOverrides:
+        """Return the resolution with one object for equal effective policies: passes compute bounds once for each."""
+        effective = resolution.effective_policy
+        if not isinstance(effective, EffectivePolicy) or effective.containers or effective.set_by_administrator:
+            return resolution
+        return replace(resolution, effective_policy=self._effective.setdefault(_SETTINGS(effective), effective))
 
     def _share(self, policies: tuple[RightsizingPolicy, ...]) -> AppliedPolicies:
         """Return one object for the same policies in the same order."""

@@ -336,3 +336,14 @@ def test_threads_that_share_an_index_find_the_same_object_for_the_same_policies(
                 assert len(set(map(id, found))) == len(names)
     finally:
         sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("stated", [{"direction": "grow"}, {"cpu-max": "2", "startup-cpu": "2x"}])
+def test_policies_with_equal_settings_have_one_effective_policy(stated: dict[str, str]):
+    """A node pass computes bounds once for each effective policy."""
+    index = PolicyIndex(world(policy("a", "shop", stated), policy("b", "blog", stated)))
+    shop, blog = (index.find_for_pod(make_pod(namespace=namespace)) for namespace in ("shop", "blog"))
+    first, second = index.resolve(shop, Mode.FULL), index.resolve(blog, Mode.FULL)
+    assert first.effective_policy is second.effective_policy
+    assert [one.source for one in first.statements] != [one.source for one in second.statements]
+    assert index.resolve(shop, Mode.RESIZE).effective_policy != first.effective_policy
