@@ -287,10 +287,10 @@ class StorePort(Protocol):
         The first sizes of a pod uid stay; the time is updated.
         """
 
-    async def read_original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
-        """Return the stored original sizes by pod uid, of all pods or of some.
+    async def read_original_sizes(self, pod_uids: Collection[str]) -> Mapping[str, OriginalSizes]:
+        """Return the stored original sizes of these pods, by pod uid.
 
-        Those of pods that are gone are kept for long: a read of all grows with every pod that ever was.
+        There is no read of all: those of pods that are gone are kept for weeks.
         """
 
     async def read_last_resizes(self, pod_uids: Collection[str], since: datetime) -> LastResizes:

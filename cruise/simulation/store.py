@@ -289,9 +289,8 @@ class InMemoryStore:
             first = self._originals.get(one.pod_uid, one)
             self._originals[one.pod_uid] = replace(first, at=max(first.at, one.at))
 
-    async def read_original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
-        wanted = self._originals.keys() if pod_uids is None else set(pod_uids)
-        return {uid: one for uid, one in self._originals.items() if uid in wanted}
+    async def read_original_sizes(self, pod_uids: Collection[str]) -> Mapping[str, OriginalSizes]:
+        return {uid: self._originals[uid] for uid in set(pod_uids) & self._originals.keys()}
 
     async def read_last_resizes(self, pod_uids: Collection[str], since: datetime) -> LastResizes:
         times = {uid: one.at for uid, one in self._originals.items() if one.at >= since}

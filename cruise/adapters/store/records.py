@@ -109,13 +109,9 @@ async def insert_original_sizes(connection: AsyncConnection, originals: Sequence
     await connection.execute(statement.on_conflict_do_update(index_elements=["pod_uid"], set_={"at": later}))
 
 
-async def read_original_sizes(
-    connection: AsyncConnection, pod_uids: Collection[str] | None = None
-) -> dict[str, OriginalSizes]:
-    """Return the original sizes by pod uid, of all pods or of some."""
-    statement = select(original_size)
-    if pod_uids is not None:
-        statement = statement.where(_is_of_any(pod_uids))
+async def read_original_sizes(connection: AsyncConnection, pod_uids: Collection[str]) -> dict[str, OriginalSizes]:
+    """Return the original sizes of these pods, by pod uid."""
+    statement = select(original_size).where(_is_of_any(pod_uids))
     with pause_garbage_collection():
         rows = (await connection.execute(statement)).all()
         # In a thread: 170,000 pods take seconds.

@@ -64,8 +64,8 @@ async def read_statistics_for_pods(store: StorePort, pods: Sequence[Pod]) -> Sta
     return replace(statistics, revisions=add_resized_pods(statistics.revisions, pods, originals))
 
 
-async def read_stored_original_resources(store: StorePort, uids: Collection[str] | None) -> OriginalResources:
-    """Return what resized pods were created with, of all pods or of some."""
+async def read_stored_original_resources(store: StorePort, uids: Collection[str]) -> OriginalResources:
+    """Return what those pods were created with that were resized."""
     stored = await store.read_original_sizes(uids)
     return {
         uid: {target.container: (target.requests, target.limits) for target in one.containers}
@@ -169,7 +169,7 @@ async def run_usage_pass(
     state.table = carry_over_earlier_statistics(table, earlier, running.keys, oldest)
     state.table = replace(state.table, average_headroom_share=earlier.average_headroom_share)
     if updated:
-        state.table, state.has_originals = replace(state.table, revisions=updated.revisions), True
+        state.table = replace(state.table, revisions=updated.revisions)
     log.info("usage pass", containers=len(table.row_of_container), workloads=len(table.row_of_workload))
     return state.table
 
@@ -220,12 +220,8 @@ async def _update_revisions(
     A pod may have been resized before the first usage pass that observes it.
     """
     known = earlier.revisions or NO_REVISIONS
-    unseen = None
-    if state.has_originals:
-        unseen = [pod.uid for pod in snapshot.pods if pod.workload is not None and pod.uid not in known.pods]
-    originals: OriginalResources = {}
-    if unseen is None or unseen:
-        originals = await read_stored_original_resources(store, unseen)
+    unseen = _list_unrecorded(pod for pod in snapshot.pods if pod.uid not in known.pods)
+    originals: OriginalResources = await read_stored_original_resources(store, unseen) if unseen else {}
     hour = at // 3600
     refresh, state.revisions_seen_hour = hour != state.revisions_seen_hour, hour
     return update_revisions(known, snapshot.pods, originals, at, refresh=refresh)

@@ -174,7 +174,6 @@ class UsageState:
     """The clock hour (since the Unix epoch) in which running revisions were last recorded."""
     gaps_retried_hour: int = 0
     """The clock hour (since the Unix epoch) in which gaps that failed twice were last read again."""
-    has_originals: bool = False
     history_lost_until: int = 0
     """Unix seconds: the database has lost usage until then, and it is read again; 0 for none."""
     evictions_lost_until: int = 0

@@ -14,6 +14,7 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.usage.revisions import update_revisions
 from cruise.domain.actions import ContainerTarget, OriginalSizes, ReasonCode, SkippedPod
+from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.original_resources import NO_REVISIONS, WorkloadContainer
 from cruise.domain.policy import SEED_RULES, Mode, Policy
@@ -814,6 +815,32 @@ async def test_a_young_pod_that_was_resized_is_no_new_revision():
     assert await check(resized) is None
     # Another pod with these resources is one of another template.
     assert await check(replace(resized, uid="other")) is ReasonCode.NEW_TEMPLATE_REVISION
+
+
+class AskedStore(InMemoryStore):
+    """Records of which pods the original sizes are read."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked: list[set[str]] = []
+
+    async def read_original_sizes(self, pod_uids):
+        self.asked.append(set(pod_uids))
+        return await super().read_original_sizes(pod_uids)
+
+
+async def test_original_sizes_are_read_of_present_pods_that_state_none_and_once_by_each_process():
+    """Those of gone pods are kept for 90 days, millions where pods come and go."""
+    store, shown = AskedStore(), cluster()
+    marked = make_pod("web-3", workload="Deployment/web", annotations={ORIGINAL_RESOURCES: "{}"})
+    bare = make_pod("bare", workload=None)
+    shown.shown = replace(shown.shown, pods=(*shown.shown.pods, marked, bare))
+    stating_none = {pod.uid for pod in shown.shown.pods} - {marked.uid, bare.uid}
+    for _ in range(2):
+        cruise = Cruise(source(), store, shown)
+        await cruise.run()
+        await cruise.run(AT + 300)
+    assert store.asked == [stating_none, stating_none]
 
 
 @pytest.mark.parametrize("capacity", [None, 0, 1 << 50])

@@ -612,7 +612,7 @@ async def test_original_sizes_are_remembered_before_the_first_resize_alone():
     store = InMemoryStore()
     plain, noted = await only_pod(world.cluster, "plain"), await only_pod(world.cluster, "noted")
     await applied(world, [shrink(plain), shrink(noted)], store)
-    originals = await store.read_original_sizes()
+    originals = await store.read_original_sizes([plain.uid, noted.uid])
     # An unsigned annotation is not cruise's record.
     assert {uid: one.containers for uid, one in originals.items()} == {
         plain.uid: get_spec_targets(plain),
@@ -623,18 +623,19 @@ async def test_original_sizes_are_remembered_before_the_first_resize_alone():
     run(world.cluster, 60)
     [again] = [pod for pod in await pods(world.cluster) if pod.uid == plain.uid]
     await applied(world, [shrink(again, 50)], store)
-    kept = (await store.read_original_sizes())[plain.uid]
+    kept = (await store.read_original_sizes([plain.uid]))[plain.uid]
     assert (kept.containers, kept.at) == (original.containers, START + timedelta(seconds=60))
 
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.INITIAL])
 async def test_where_nothing_may_be_written_nothing_is_remembered(mode):
     world, store = many(1), InMemoryStore()
+    uids = [pod.uid for pod in await pods(world.cluster)]
     await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, Policy(mode=mode))
-    assert await store.read_original_sizes() == {}
+    assert await store.read_original_sizes(uids) == {}
     await store.set_paused(True)
     await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store)
-    assert await store.read_original_sizes() == {}
+    assert await store.read_original_sizes(uids) == {}
     assert world.faults.sent == []
 
 
