@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
+import numpy as np
+
 from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacement_pods import explain_startup_cpu_of_new_pod, predict_replacement_pods
@@ -16,9 +18,11 @@ from cruise.decisions.pod_policy.other_autoscalers import NO_AUTOSCALER_CLAIMS, 
 from cruise.decisions.pod_policy.resizable_pod import mark_nodes_that_refuse_resizes
 from cruise.decisions.pod_policy.startup_boosts import get_boost_end, has_boost_in_force
 from cruise.decisions.scan.risks import ContainerRisk, find_oom_kill_risks
+from cruise.decisions.sizing.demand import get_headroom_above_base
 from cruise.decisions.sizing.fitting import ContendedNode
 from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.headroom_level import ObservedRisk
+from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.node_plans import NodePlan, SizedNodes, SizingContext, build_node_plans, size_cluster
 from cruise.domain.actions import EvictPod, ReasonCode, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
@@ -314,7 +318,7 @@ def _explain_node(plan: NodePlan, sizing: SizedNodes, headroom: HeadroomModel) -
         reason=plan.reason,
         sized_pods=len(pods),
         skipped_pods=len(capacity.skipped_pods),
-        largest_headrooms={resource: _find_largest_headroom(plan, resource) for resource in ResourceName},
+        largest_headrooms={resource: _find_largest_headroom(columns, pods, resource) for resource in ResourceName},
         rankings={
             resource: _rank_pods(contended, pods, sizing, plan, resource)
             if contended is not None and resource in plan.shortages
@@ -324,13 +328,19 @@ def _explain_node(plan: NodePlan, sizing: SizedNodes, headroom: HeadroomModel) -
     )
 
 
-def _find_largest_headroom(plan: NodePlan, resource: ResourceName) -> LargestHeadroom | None:
-    largest: LargestHeadroom | None = None
-    for target in plan.targets:
-        amount = target.cpu_headroom_millicores if resource is ResourceName.CPU else target.memory_headroom_bytes
-        if amount > (largest.amount if largest is not None else 0):
-            largest = LargestHeadroom(amount, target.namespace, target.pod, target.container)
-    return largest
+def _find_largest_headroom(
+    columns: NodePodColumns, pods: Sequence[int], resource: ResourceName
+) -> LargestHeadroom | None:
+    candidates = columns.candidates
+    headroom = get_headroom_above_base(candidates, columns.table.get_resource(resource))
+    rows = np.flatnonzero(np.isin(candidates.pod_of_container, pods))
+    if not headroom[rows].any():
+        return None
+    at = int(rows[np.argmax(headroom[rows])])
+    number = int(candidates.pod_of_container[at])
+    pod = candidates.pods[number]
+    container = pod.sized[at - int(candidates.first_container[number])]
+    return LargestHeadroom(int(headroom[at]), pod.pod.namespace, pod.pod.name, container.name)
 
 
 def _rank_pods(

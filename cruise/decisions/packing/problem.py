@@ -31,7 +31,7 @@ from cruise.decisions.packing.resources import (
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod, mark_nodes_that_refuse_resizes
 from cruise.decisions.scheduling.placements import find_leftover_attachments
-from cruise.decisions.sizing.demand import DemandTable, build_demand_table
+from cruise.decisions.sizing.demand import DemandTable, build_demand_table, get_headroom_above_base
 from cruise.decisions.sizing.guaranteed import apply_guaranteed_sizes
 from cruise.decisions.sizing.pod_columns import count_kept_requests
 from cruise.domain.actions import RefusedResize
@@ -145,7 +145,8 @@ def _apply_rightsized_requests(
     }
     cpu, memory = (candidates.sum_by_pod(resource, bases[resource]).tolist() for resource in ResourceName)
     cpu_headroom, memory_headroom = (
-        candidates.max_by_pod(demands.get_resource(resource).headroom).tolist() for resource in ResourceName
+        candidates.max_by_pod(get_headroom_above_base(candidates, demands.get_resource(resource))).tolist()
+        for resource in ResourceName
     )
     for row, (index, resizable_pod) in enumerate(zip(pods, resizable, strict=True)):
         other_requests = resizable_pod.pod.overhead + count_kept_requests(resizable_pod)

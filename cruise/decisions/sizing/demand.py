@@ -360,5 +360,16 @@ def _compute_resource_demand(
     )
 
 
+def get_headroom_above_base(candidates: ResizablePodColumns, demand: ResourceDemand) -> Int64Array:
+    """Return the headroom of each container that its base does not cover.
+
+    What a pod that runs to completion keeps is part of its base, and covers its own peak: with all of its headroom on
+    top, growing it would leave no room for the other pods of its node.
+    """
+    completes = candidates.runs_to_completion[candidates.pod_of_container]
+    kept = np.where(completes, np.maximum(demand.base - demand.raw_base, 0), 0)
+    return np.maximum(demand.headroom - kept, 0)
+
+
 def _multiply_headroom(headroom: Int64Array, factor: Float64Array) -> Int64Array:
     return cap_against_overflow(np.where(factor == 1.0, headroom, np.ceil(headroom * factor)).astype(np.int64))

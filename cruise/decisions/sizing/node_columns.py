@@ -10,7 +10,7 @@ import numpy as np
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.pod_policy.startup_boosts import has_boost_in_force
-from cruise.decisions.sizing.demand import DemandTable
+from cruise.decisions.sizing.demand import DemandTable, get_headroom_above_base
 from cruise.decisions.sizing.memory_limit import MemoryLimitCeilings, supports_lowering_memory_limits
 from cruise.decisions.sizing.pod_columns import PerResource, count_kept_requests
 from cruise.domain.actions import SkippedPod
@@ -47,7 +47,8 @@ class NodePodColumns:
         self.node_of_container = node_of_pod[table.candidates.pod_of_container]
         self.base = {one: self.candidates.sum_by_pod(one, table.get_resource(one).base) for one in ResourceName}
         self.largest_headroom = {
-            one: self.candidates.max_by_pod(table.get_resource(one).headroom) for one in ResourceName
+            one: self.candidates.max_by_pod(get_headroom_above_base(self.candidates, table.get_resource(one)))
+            for one in ResourceName
         }
         self.base_by_node = {one: self.sum_by_node(of_pods) for one, of_pods in self.base.items()}
         self.largest_headroom_by_node = {

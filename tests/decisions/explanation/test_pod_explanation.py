@@ -62,8 +62,9 @@ def test_the_steps_of_a_memory_limit_lead_to_its_final_number(cluster):
             assert not steps.has_short_history or limit >= steps.current
             if steps.cannot_be_lowered:
                 limit = max(limit, steps.current) if steps.current else 0
-            if not steps.current and not (request and steps.adds_missing):
-                limit = 0  # the API server would make it the request
+            is_above_node = steps.ceiling is not None and steps.minimum > steps.ceiling
+            if not steps.current and (is_above_node or not (request and steps.adds_missing)):
+                limit = 0  # without a request, the API server would make it the request
             if steps.has_pod_limit_range:
                 assert steps.final == limit or least <= steps.final
                 continue

@@ -324,6 +324,20 @@ def test_a_pod_that_runs_to_completion_is_evicted_only_if_ranked_low(owner: str,
     assert gone(plans_of([low, app], rows, nodes, workloads=())["n1"]) == ["work"]
 
 
+@pytest.mark.parametrize("owner", ["Workflow", "Job"])
+@pytest.mark.parametrize("requested", [500, 1100, 1500])
+def test_what_a_pod_that_runs_to_completion_keeps_covers_its_own_peak(owner: str, requested: int):
+    """Headroom for it on top of that would be needed twice, and other pods would be evicted for it."""
+    work = make_pod("work", workload=f"{owner}/work", containers=[make_container(memory_mib=requested)])
+    run = replace(work, restart_policy="Never", owner_kind=owner)
+    app = single("app", 100, 400)
+    rows = [*rows_of(run, memory=(500, 1500)), *rows_of(app, memory=(400, 400))]
+    nodes = [make_node(memory_mib=2000), make_node("n2")]
+    plan = plans_of([run, app], rows, nodes, workloads=())["n1"]
+    assert (plan.fits, gone(plan)) == (True, [])
+    assert plan.base.memory_bytes + plan.headroom.memory_bytes == 1900 * MEBIBYTE
+
+
 def test_the_last_ready_replica_is_not_evicted_while_its_sibling_is_not_ready():
     ready = make_pod("web-1", containers=[make_container(memory_mib=900)])
     sibling = make_pod("web-2", node="n2", ready=False)

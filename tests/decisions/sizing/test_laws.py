@@ -187,12 +187,18 @@ def demand_of(pod: ResizablePod, snapshot: ClusterSnapshot, table: StatisticsTab
     base = bases_of(pod, snapshot, table)
     table = add_pod_level_rows(table, snapshot.pods)
     cpu_headroom, memory_headroom = [0], [0]
-    for row in pod.rows:
-        use = table.get_row(row)
+    for container, row in zip(pod.sized, pod.rows, strict=True):
+        use, own = table.get_row(row), base[container.name]
         peak = max(use.memory_peak_bytes, use.oom_memory_bytes)
         factor = pod.effective_policy.headroom_factor
-        cpu_headroom.append(-int(-max(0, use.cpu_peak_millicores - use.cpu_base_millicores) * factor // 1))
-        memory_headroom.append(-int(-max(0, peak - use.memory_base_bytes) * factor // 1))
+        cpu = -int(-max(0, use.cpu_peak_millicores - use.cpu_base_millicores) * factor // 1)
+        memory = -int(-max(0, peak - use.memory_base_bytes) * factor // 1)
+        if pod.pod.runs_to_completion:
+            # What it keeps covers its own peak.
+            cpu -= max(own.cpu_millicores - use.cpu_base_millicores, 0)
+            memory -= max(own.memory_bytes - use.memory_base_bytes, 0)
+        cpu_headroom.append(cpu)
+        memory_headroom.append(memory)
     total = NO_RESOURCES
     for one in base.values():
         total += one
