@@ -272,8 +272,9 @@ def check_repeated_decisions(last: ObservedPass, again: NodePassResult) -> Itera
         whole = all(done.get(one.uid) == one.containers for one in plan.resize)
         if plan.node in evicting or not whole or not _unchanged(plan.node, last.before, again.snapshot):
             continue
-        if now.evict and plan.reason is ReasonCode.OVERCOMMITTED and last.resized():
-            # No other node had capacity, or kube-scheduler preferred this one; resizes change what nodes have free.
+        if now.evict and plan.reason is ReasonCode.OVERCOMMITTED and (last.resized() or last.evicted()):
+            # No other node had capacity, or kube-scheduler preferred this one; writes change what nodes have free, and
+            # which nodes there are.
             continue
         actions: list[EvictPod | ResizePod] = [*now.evict, *now.resize]
         wanted = any(
