@@ -22,8 +22,8 @@ from cruise.decisions.sizing.demand import get_headroom_above_base
 from cruise.decisions.sizing.fitting import ContendedNode
 from cruise.decisions.sizing.headroom import HeadroomModel
 from cruise.decisions.sizing.headroom_level import ObservedRisk
-from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.node_plans import NodePlan, SizedNodes, SizingContext, build_node_plans, size_cluster
+from cruise.decisions.sizing.node_sizes import SizingResult
 from cruise.domain.actions import EvictPod, ReasonCode, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
@@ -318,7 +318,9 @@ def _explain_node(plan: NodePlan, sizing: SizedNodes, headroom: HeadroomModel) -
         reason=plan.reason,
         sized_pods=len(pods),
         skipped_pods=len(capacity.skipped_pods),
-        largest_headrooms={resource: _find_largest_headroom(columns, pods, resource) for resource in ResourceName},
+        largest_headrooms={
+            resource: _find_largest_headroom(sizing.result, pods, resource) for resource in ResourceName
+        },
         rankings={
             resource: _rank_pods(contended, pods, sizing, plan, resource)
             if contended is not None and resource in plan.shortages
@@ -328,12 +330,11 @@ def _explain_node(plan: NodePlan, sizing: SizedNodes, headroom: HeadroomModel) -
     )
 
 
-def _find_largest_headroom(
-    columns: NodePodColumns, pods: Sequence[int], resource: ResourceName
-) -> LargestHeadroom | None:
-    candidates = columns.candidates
-    headroom = get_headroom_above_base(candidates, columns.table.get_resource(resource))
-    rows = np.flatnonzero(np.isin(candidates.pod_of_container, pods))
+def _find_largest_headroom(sized: SizingResult, pods: Sequence[int], resource: ResourceName) -> LargestHeadroom | None:
+    candidates = sized.columns.candidates
+    headroom = get_headroom_above_base(candidates, sized.columns.table.get_resource(resource))
+    remaining = [pod for pod in pods if sized.fit.remains[pod]]
+    rows = np.flatnonzero(np.isin(candidates.pod_of_container, remaining))
     if not headroom[rows].any():
         return None
     at = int(rows[np.argmax(headroom[rows])])

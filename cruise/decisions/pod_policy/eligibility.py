@@ -232,16 +232,14 @@ class Eligibility:
     def find_managed_at_admission(self, pod: Pod) -> ManagedContainers:
         """Return the containers of a pod that is being created that are sized; none if its overrides are unreadable."""
         group = self._workloads.find_for_pod(pod)
-        if isinstance(group.effective_policy, UnreadableAnnotations):
+        policy, claims, shared = group.effective_policy, group.claims, group.shared_resources
+        if isinstance(policy, UnreadableAnnotations):
             return ManagedContainers((), ())
-        if group.autoscaler is None:
-            return find_managed_containers(
-                pod, group.effective_policy, group.claims, Mode.INITIAL, group.shared_resources
-            )
-        # A resource that is left in running pods follows their requests in new ones.
-        claims = group.claims._replace(scaled=frozenset())
-        shared = find_shared_resources(group.effective_policy, claims)
-        sized, resources = find_managed_containers(pod, group.effective_policy, claims, Mode.INITIAL, shared)
+        if group.autoscaler is not None:
+            # A resource that is left in running pods follows their requests in new ones.
+            claims = claims._replace(scaled=frozenset())
+            shared = find_shared_resources(policy, claims)
+        sized, resources = find_managed_containers(pod, policy, claims, Mode.INITIAL, shared)
         return ManagedContainers(sized, tuple([own - group.claims.scaled for own in resources]))
 
     @property
