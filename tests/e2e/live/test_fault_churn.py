@@ -145,7 +145,7 @@ def test_an_hour_of_churn_and_faults(stage: LiveStage, tmp_path: Path):
     assert watched.oldest < MOST_AGE
     assert not any("Traceback" in log for log in logs)
     for name, largest in watched.by_quarter(REPLICA).items():
-        assert largest[-1] < 1.2 * largest[1], (name, largest)
+        assert largest[-1] < 1.06 * largest[1], (name, largest)
 
 
 def replica(stage: LiveStage, directory: Path, stack: ExitStack, name: str, prometheus: str) -> Replica:
