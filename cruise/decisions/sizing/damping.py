@@ -232,13 +232,14 @@ class _ResourceDamping:
 
     def grow_for_node(self) -> bool:
         """Increase the requests furthest below their targets on nodes with a shortage; return whether any changed."""
-        missing = self.need - self.get_requested()
+        need = self._get_need_after_growth()
+        missing = need - self.get_requested()
         least = self._columns.candidates.update_threshold.minimum.get(self.resource)
-        missing[missing <= np.maximum(self.need * self._damping.shortage_shares[self.resource], least)] = 0.0
+        missing[missing <= np.maximum(need * self._damping.shortage_shares[self.resource], least)] = 0.0
         if not (missing > 0).any():
             return False
         possible = np.where(self._counts & (self._targets > self.sizes), self._growth_targets - self.sizes, 0)
-        covering = np.maximum(possible - self._get_kept_growth(), 0)
+        covering = np.maximum(possible - self._get_kept_growth(self._growth_targets), 0)
         # Growth below what init containers request adds nothing to the pod's sum.
         growth_by_pod = self._sum_by_pod(self.sizes + covering) - self._get_requested_by_pod()
         chosen = (self._share_among_fewest(growth_by_pod, missing, missing) > 0)[
@@ -247,15 +248,20 @@ class _ResourceDamping:
         self._set(chosen, self._growth_targets, ResizeUrgency.NODE_UNDER_PRESSURE)
         return bool(chosen.any())
 
-    def _get_kept_growth(self) -> Int64Array:
-        """Return by how much growth raises the need itself, which is then not covered by it.
+    def _get_need_after_growth(self) -> Float64Array:
+        """Return what the pods of each node need together once what has grown so far is written."""
+        grown = np.where(self.sizes > self._demand.current, self._get_kept_growth(self.sizes), 0)
+        return self._sum_by_node(self._targets + grown) if grown.any() else self.need
+
+    def _get_kept_growth(self, sizes: Int64Array) -> Int64Array:
+        """Return by how much growing to `sizes` raises the need itself, which is then not covered by it.
 
         A Guaranteed pod keeps what it grew to, a pod that runs to completion as far as its peak.
         """
         candidates = self._columns.candidates
         completes = candidates.runs_to_completion[candidates.pod_of_container]
-        kept = np.where(completes, np.minimum(self._growth_targets, self._round_up(self._demand.peak)), 0)
-        kept = np.where(self._is_guaranteed, self._growth_targets, kept)
+        kept = np.where(completes, np.minimum(sizes, self._round_up(self._demand.peak)), 0)
+        kept = np.where(self._is_guaranteed, sizes, kept)
         return np.maximum(kept - self._targets, 0)
 
     def apply_bounds(self) -> None:

@@ -34,7 +34,7 @@ from tests.builders import (
     make_statistic_for,
     make_table,
 )
-from tests.decisions.sizing.test_laws import situations
+from tests.decisions.sizing.test_laws import applied, situations
 
 FULL = Policy(mode=Mode.FULL)
 CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
@@ -140,6 +140,18 @@ def test_a_node_short_of_memory_grows_even_below_the_update_threshold(used):
     assert {one.cause for one in made.resize} == {ResizeCause.NODE_UNDER_PRESSURE}
     lacks = len(PODS) * (used - 1000) * MEBIBYTE
     assert lacks <= sum(grown) < lacks + grown[0]
+
+
+def test_a_node_grows_for_what_a_growing_pod_keeps():
+    """A pod that runs to completion keeps its margin: found in the next pass only, it would cause another resize."""
+    job = make_pod("job", workload="Job/job", owner_kind="Job", containers=[make_container("app", None, None)])
+    app = make_pod("app", workload="Deployment/app", containers=[make_container("app", 100, 125)])
+    used = dict(memory_base_mib=100, memory_peak_mib=200, memory_7d_max_mib=200, cpu_base=100, cpu_peak=100)
+    table = make_table(*(make_statistic_for(pod, **used) for pod in (job, app)))
+    snapshot = make_snapshot([job, app], nodes=[make_node("n1", memory_mib=64 * 1024)])
+    plans = decide_node_plans(snapshot, table, FULL, NOW)
+    assert [one.pod for one in plans[0].resize] == ["app", "job"]
+    assert decide_node_plans(applied(snapshot, plans), table, FULL, NOW)[0].resize == ()
 
 
 @pytest.mark.parametrize(
