@@ -222,7 +222,8 @@ async def test_lists_prove_sync_if_watches_end_early(tmp_path):
 
 async def test_a_burst_of_events_lets_other_tasks_run(tmp_path):
     events = 100_000
-    async with a_cluster(tmp_path, 1, replace(SHORT, watch_seconds=120)) as (server, cluster):
+    timing = replace(SHORT, watch_seconds=600)
+    async with a_cluster(tmp_path, 1, timing, max_lag_seconds=600) as (server, cluster):
         await wait_until_true(lambda: "watch" in server.verbs(PODS), "the watch is open")
         many = [pod(f"b{index % 2000:05d}", labels={"turn": str(index // 2000)}) for index in range(events)]
         await server.put_all(PODS, many)
