@@ -45,6 +45,15 @@ UNEXPLAINED = """[...document.querySelectorAll(".cards.first b, .modes .number, 
         const tip = subject && document.getElementById(subject.getAttribute("aria-describedby"));
         return !tip || !tip.textContent.trim() || subject.tabIndex < 0;
     }).map((one) => one.textContent.trim())"""
+# Links beside other words that only their colour distinguishes; names in tables are bold. Axe reports them only where
+# there are more words than links.
+HARD_TO_SEE = """[...document.querySelectorAll("main a")]
+    .filter((one) => [...one.parentNode.childNodes].some((other) =>
+        other.nodeType === Node.TEXT_NODE ? /[\\p{L}\\p{N}]/u.test(other.data)
+        : other.tagName === "SMALL" && getComputedStyle(other).display === "inline"))
+    .filter((one) => !getComputedStyle(one).textDecorationLine.includes("underline"))
+    .filter((one) => getComputedStyle(one.parentNode).display !== "flex" && !one.closest("td.name"))
+    .map((one) => one.textContent.trim())"""
 # What a person asks first, and whether all of it is within the first screen.
 FIRST_QUESTIONS = ["Saved", "Reclaimable", "Coverage", "Last 24 hours", "Needs a person", "What cruise did"]
 FIRST_SCREEN = """QUESTIONS.filter((title) => {
@@ -145,6 +154,7 @@ async def test_pages_load_without_errors_and_are_accessible():
                     assert await visit.page.evaluate("document.documentElement.scrollWidth") <= width, path
                     assert await visit.page.evaluate(CUT_OFF) == [], (path, width)
                     assert await serious(visit) == [], (path, width, scheme)
+                    assert await visit.page.evaluate(HARD_TO_SEE) == [], (path, width, scheme)
                 assert await visit.page.locator("[data-chart] canvas").count() == 2
                 # The target of the link is loaded by now.
                 assert await visit.page.locator("#explanation").get_by_text("Container app").count() == 1
