@@ -52,7 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Count garbage again, in addition to what has been collected."""
+    """Count garbage again, in addition to what has been collected, once all that tests draw from is read."""
+    tiers.read_all_modules()
     gc.freeze()
     gc.enable()
 
