@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,7 +147,9 @@ def test_a_node_grows_for_what_a_growing_pod_keeps():
     """A pod that runs to completion keeps its margin: found in the next pass only, it would cause another resize."""
     job = make_pod("job", workload="Job/job", owner_kind="Job", containers=[make_container("app", None, None)])
     app = make_pod("app", workload="Deployment/app", containers=[make_container("app", 100, 125)])
-    used = dict(memory_base_mib=100, memory_peak_mib=200, memory_7d_max_mib=200, cpu_base=100, cpu_peak=100)
+    used: dict[str, Any] = dict(
+        memory_base_mib=100, memory_peak_mib=200, memory_7d_max_mib=200, cpu_base=100, cpu_peak=100
+    )
     table = make_table(*(make_statistic_for(pod, **used) for pod in (job, app)))
     snapshot = make_snapshot([job, app], nodes=[make_node("n1", memory_mib=64 * 1024)])
     plans = decide_node_plans(snapshot, table, FULL, NOW)
