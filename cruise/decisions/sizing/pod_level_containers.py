@@ -136,14 +136,18 @@ class PodLevelContainers:
         return tuple(targets)
 
     def _get_memory_limit(self, container: Container, statistic: Statistic, request: int, pod_limit: int) -> int:
-        """Return a container's memory limit: it rises if known use reaches it, and follows the pod's limit."""
+        """Return a container's memory limit: it rises if known use reaches it, and follows the pod's limit.
+
+        It does not rise by itself if the template is unknown.
+        """
         stated, policy = container.limits.memory_bytes or 0, self.policy
         limit = max(stated, request)
         setting = self.effective_policy.get_for_container(container.name).memory_limits or policy.memory_limits
         largest = get_largest_known_usage(statistic, policy)
-        if largest > stated and setting is not MemoryLimitPolicy.NEVER and ResourceName.MEMORY in self.managed:
-            template = None if self.limits_in_template is None else self.limits_in_template.get(container.name)
-            ceiling = compute_limit_ceiling(stated if template is None else template, None, policy)
+        template, may_rise = self.limits_in_template, setting is not MemoryLimitPolicy.NEVER
+        # Where the template is unknown, an earlier pass may have raised the limit already.
+        if largest > stated and may_rise and template is not None and ResourceName.MEMORY in self.managed:
+            ceiling = compute_limit_ceiling(template.get(container.name), None, policy)
             wanted = round_up_to_mebibytes(int(largest * policy.memory_limit_factor))
             limit = max(limit, min(wanted, ceiling))
         return min(limit, pod_limit)

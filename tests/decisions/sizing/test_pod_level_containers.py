@@ -17,6 +17,7 @@ from cruise.domain.cluster import POD_LEVEL, Container, Node, Pod
 from cruise.domain.pod_resources import count_pod_requests, get_qos_class, predict_actuated_pod, replace_spec_resources
 from cruise.domain.policy import SEED_RULES, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResizePending, ResizeState
+from cruise.domain.usage import Statistic
 from cruise.kube_json.objects.pod import decode_pod
 from cruise.kube_json.patches import build_resize_patch, build_verified_patch
 from cruise.simulation.cluster.api_server import check_creation, check_resize
@@ -32,6 +33,7 @@ from tests.builders import (
     make_snapshot,
     make_statistic_for,
     make_table,
+    make_workload,
 )
 from tests.pod_level_pods import draw_pod_spec, draw_statistics
 
@@ -116,13 +118,36 @@ def test_own_memory_limit_follows_a_smaller_limit_of_the_pod():
     assert targets["app"].limits.memory_bytes == 800 * MEBIBYTE
 
 
-def test_known_use_near_a_containers_own_limit_raises_it_within_the_pods():
+def pod_near_a_containers_limit(limit_mib: int = 128) -> tuple[Pod, list[Statistic]]:
     whole = make_pod_level(make_amounts(400, 340), make_amounts(None, 4096))
-    pod = pod_of(make_container("app", None, 64, None, 128), bare("logs"), whole=whole)
+    pod = pod_of(make_container("app", None, 64, None, limit_mib), bare("logs"), whole=whole)
     app = make_statistic_for(pod, "app", memory_base_mib=120, memory_peak_mib=127, memory_7d_max_mib=150)
     logs = make_statistic_for(pod, "logs", memory_base_mib=180, memory_peak_mib=180, memory_7d_max_mib=2000)
-    targets = targets_of(plan_for(pod, app, logs))
-    assert 150 * MEBIBYTE < targets["app"].limits.resources.memory_bytes <= 256 * MEBIBYTE
+    return pod, [app, logs]
+
+
+@pytest.mark.parametrize(
+    ("template", "highest"),
+    [
+        pytest.param({"app": 128 * MEBIBYTE}, 256, id="stated"),
+        pytest.param({"app": 64 * MEBIBYTE}, 128, id="raised before"),
+        pytest.param({}, 4096, id="not of the template"),
+    ],
+)
+def test_known_use_near_a_containers_own_limit_raises_it_as_far_as_its_template_allows(template, highest):
+    pod, statistics = pod_near_a_containers_limit()
+    workload = make_workload(memory_limits=template)
+    targets = targets_of(plan_for(pod, *statistics, workloads=[workload]))
+    assert targets["app"].limits.resources.memory_bytes == min(highest, 300) * MEBIBYTE
+
+
+def test_a_containers_own_limit_does_not_rise_by_itself_if_its_template_is_unknown():
+    """It doubled in the next pass, after it had followed the container's request."""
+    pod, statistics = pod_near_a_containers_limit(limit_mib=64)
+    targets = targets_of(plan_for(pod, *statistics))
+    assert targets["app"].limits.memory_bytes == targets["app"].requests.memory_bytes
+    applied = replace_spec_resources(pod, list(targets.values()))
+    assert not plan_for(applied, *statistics).resize
 
 
 @pytest.mark.parametrize(
