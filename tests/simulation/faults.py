@@ -16,13 +16,14 @@ class ClusterFaults:
     """What a cluster does to those who ask it; all of it may be changed at any time.
 
     Answers take `read_seconds` and `write_seconds` of real time, which is spent before a write is done, and a write
-    waits `turn_seconds` for the rate limit. `refuse` returns what an action is refused with. After `answered_writes`
+    waits `turn_seconds` for the rate limit, and for `answering` if there is one. `refuse` returns what an action is refused with. After `answered_writes`
     more writes nothing answers; those that fail so are done `all_the_same` or not.
     """
 
     read_seconds: float = 0.0
     write_seconds: float = 0.0
     turn_seconds: float = 0.0
+    answering: asyncio.Event | None = None
     refuse: Callable[[Action], CruiseError | None] = lambda action: None
     answered_writes: float = float("inf")
     all_the_same: bool = False
@@ -66,6 +67,8 @@ class FaultyCluster:
         faults.max_in_progress = max(faults.max_in_progress, faults.in_progress)
         try:
             await asyncio.sleep(faults.write_seconds)
+            if faults.answering is not None:
+                await faults.answering.wait()
             rejection = faults.refuse(action)
             if rejection is not None:
                 raise rejection

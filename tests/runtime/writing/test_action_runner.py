@@ -275,10 +275,15 @@ async def test_a_cancelled_plan_sends_nothing_more_and_audits_what_was_under_way
     world, store = many(write_seconds=0.01), InMemoryStore()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     plan = asyncio.ensure_future(applied(world, actions, store, concurrent=4))
-    while len(world.faults.sent) < 6:
+    while len(world.faults.sent) <= 4:
+        await asyncio.sleep(0.001)
+    world.faults.answering = answering = asyncio.Event()
+    while world.faults.in_progress < 4:
         await asyncio.sleep(0.001)
     sent = len(world.faults.sent)
     plan.cancel()
+    await asyncio.sleep(0.01)
+    answering.set()
     with pytest.raises(asyncio.CancelledError):
         await plan
     assert world.faults.in_progress == 0
