@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from cruise.decisions.scan.risks import ContainerRisk, UserRemedy
-from cruise.decisions.sizing.damping import compute_under_request_tolerance
 from cruise.decisions.sizing.headroom_level import REPORTED_DAYS, ObservedRisk
+from cruise.decisions.sizing.write_tolerances import compute_under_request_tolerance
 from cruise.domain.actions import ReasonCode, ResizeCause
 from cruise.domain.annotations import OverrideSource
 from cruise.domain.cluster import ClusterSnapshot

@@ -16,8 +16,9 @@ class ClusterFaults:
     """What a cluster does to those who ask it; all of it may be changed at any time.
 
     Answers take `read_seconds` and `write_seconds` of real time, which is spent before a write is done, and a write
-    waits `turn_seconds` for the rate limit, and for `answering` if there is one. `refuse` returns what an action is refused with. After `answered_writes`
-    more writes nothing answers; those that fail so are done `all_the_same` or not.
+    waits `turn_seconds` for the rate limit, and for `answering` if there is one. `refuse` returns what an action is
+    refused with. After `answered_writes` more writes nothing answers; those that fail so are done `all_the_same` or
+    not.
     """
 
     read_seconds: float = 0.0

@@ -32,12 +32,6 @@ from cruise.decisions.admission.replacement_pods import predict_replacement_pods
 from cruise.decisions.eviction.destinations import ReplacementPrediction
 from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPassResults
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.decisions.sizing.damping import (
-    WriteDamping,
-    get_over_request_tolerances,
-    get_under_request_tolerances,
-    is_within_write_budget,
-)
 from cruise.decisions.sizing.demand import compute_demand
 from cruise.decisions.sizing.fitting import (
     ContentionContext,
@@ -51,6 +45,12 @@ from cruise.decisions.sizing.headroom_level import RequestsInEffect
 from cruise.decisions.sizing.headroom_shares import compute_average_headroom_share, summarize_node_headroom
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.node_sizes import SizingResult, size_nodes
+from cruise.decisions.sizing.write_tolerances import (
+    WriteDamping,
+    get_over_request_tolerances,
+    get_under_request_tolerances,
+    is_within_write_budget,
+)
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.overrides import NO_PAUSED_WORKLOADS
 from cruise.domain.policy import Mode, Policy

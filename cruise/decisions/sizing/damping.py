@@ -5,7 +5,7 @@ at least what its pods need together and at most a tolerance above that. Shortag
 over-requests late, by resizing the fewest pods, those furthest from their targets. ADR 0009.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 
 from cruise.decisions.sizing.demand import PEAK_MARGIN_SHARE, ResourceDemand
 from cruise.decisions.sizing.fitting import NodeFit
-from cruise.decisions.sizing.headroom import HeadroomModel
-from cruise.decisions.sizing.headroom_level import LEAST_LEVEL
 from cruise.decisions.sizing.node_columns import NodePodColumns
+from cruise.decisions.sizing.write_tolerances import WriteDamping
 from cruise.domain.actions import ResizeCause
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, round_up
-from cruise.domain.policy import Policy
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName
 
 Sizes = Mapping[ResourceName, Int64Array]
@@ -38,12 +36,6 @@ class Targets(NamedTuple):
 
 # Share by which a base must exceed a request before that alone causes a resize: pods peak at different times.
 UNDER_REQUESTED_SHARE = {ResourceName.CPU: 0.25, ResourceName.MEMORY: 0.1}
-# Share of its pods' need that a node may lack before requests increase: CPU needs change by that much between passes.
-# Memory has none: a slow leak would stay below any share for hours.
-SHORTAGE_SHARE = {ResourceName.CPU: 0.05, ResourceName.MEMORY: 0.0}
-# What it may lack in addition at the least level of headroom: requests are above the need most of the time, and would
-# keep less than the stated risk. Usage that lasts is a base, and an under-requested base grows anyway.
-UNSPENT_SHORTAGE_SHARE = 0.25
 # Share of the tolerance that remains above the need after requests are decreased.
 TOLERANCE_LEFT_SHARE = 1 / 3
 
@@ -69,32 +61,6 @@ ResizeUrgencyColumn = NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True)
-class WriteDamping:
-    """How far sizes may drift before they are written, and which conditions have lasted long enough.
-
-    `tolerances` is by how much, relative to their need, a node's requests may exceed it, `shortage_shares` by how much
-    they may be below it. `over_requested` (per node) and `under_requested` (per container) tell whether the condition
-    has outlasted its stabilization. `past_cooldown` (per pod): whether a request may decrease: its shrink cooldown
-    is over, and its daily number of resizes is not used up. `flag_unsized` returns which of some pods, given by index,
-    still request what their owners asked for: there was no decision that may prove wrong, so they need not wait.
-    """
-
-    tolerances: Mapping[ResourceName, float]
-    shortage_shares: Mapping[ResourceName, float]
-    over_requested: Mapping[ResourceName, BoolArray]
-    under_requested: Mapping[ResourceName, BoolArray]
-    past_cooldown: Mapping[ResourceName, BoolArray]
-    flag_unsized: Callable[[Int64Array], BoolArray]
-
-    def flag_due(self, resource: ResourceName, pods: Int64Array, nodes: Int64Array) -> BoolArray:
-        """Return which pods of over-requested nodes need not wait any longer, by the indices of pods and nodes."""
-        is_due = self.over_requested[resource][nodes]
-        waiting = np.flatnonzero(~is_due)
-        is_due[waiting] = self.flag_unsized(pods[waiting])
-        return is_due
-
-
-@dataclass(frozen=True, slots=True)
 class DampedSizes:
     """The requests to write, the present ones where nothing is written, and the urgency of each container.
 
@@ -109,40 +75,6 @@ class DampedSizes:
     requested: Mapping[ResourceName, Float64Array]
     over_requested: Mapping[ResourceName, BoolArray]
     under_requested: Mapping[ResourceName, BoolArray]
-
-
-def is_within_write_budget(writes_by_pod: Int64Array, total_writes: int, policy: Policy) -> BoolArray:
-    """Return for each pod whether its requests may decrease, given the resizes of the last day.
-
-    The budget is an average: no pod is limited while the cluster is below it, then those that were resized more often
-    are.
-    """
-    if total_writes < policy.resizes_per_container_day * len(writes_by_pod):
-        return np.ones(len(writes_by_pod), dtype=np.bool_)
-    within: BoolArray = writes_by_pod < policy.resizes_per_container_day
-    return within
-
-
-def get_over_request_tolerances(policy: Policy) -> Mapping[ResourceName, float]:
-    """Return by how much, relative to their need, the requests on a node may exceed it."""
-    return {ResourceName.CPU: policy.cpu_tolerance, ResourceName.MEMORY: policy.memory_tolerance}
-
-
-def compute_under_request_tolerance(resource: ResourceName, level: float) -> float:
-    """Return by how much, relative to their need, the requests on a node may be below it before they increase.
-
-    It is larger at levels of headroom below zero: nodes run short less often than stated (ADR 0007).
-    """
-    unspent = max(level / LEAST_LEVEL, 0.0) if resource is ResourceName.CPU else 0.0
-    return SHORTAGE_SHARE[resource] + UNSPENT_SHORTAGE_SHARE * unspent
-
-
-def get_under_request_tolerances(headroom: HeadroomModel) -> Mapping[ResourceName, float]:
-    """Return the shortage share of each resource at the model's present level."""
-    risks = {one: headroom.get_observed_risk(one) for one in ResourceName}
-    return {
-        one: compute_under_request_tolerance(one, 0.0 if risk is None else risk.level) for one, risk in risks.items()
-    }
 
 
 def choose_sizes_to_write(
@@ -375,9 +307,22 @@ class _ResourceDamping:
             return
         reductions = self._get_requested_by_pod() - self._sum_by_pod(self.sizes - amounts)
         maximum = np.maximum(self._sum_by_node(np.minimum(self.sizes, self._demand.current)) - self.need, excess)
-        share = self._share_among_fewest(reductions, excess, maximum)[self._columns.candidates.pod_of_container]
-        reduced = np.maximum(-self._round_up(amounts * share - self.sizes), self.sizes - amounts)
-        self._set((share > 0) & (reduced < self.sizes), reduced, urgency)
+        share = self._share_among_fewest(reductions, excess, maximum)
+        reduced, wanted = self._reduce(amounts, share), share * reductions
+        # A pod's sum falls with its containers' until it is what its init containers request: two steps find the share.
+        in_total = np.add.reduceat(amounts, self._columns.candidates.first_container)
+        overshoots = (share > 0) & (share < 1) & (in_total > reductions)
+        for _ in range(2 if overshoots.any() else 0):
+            freed = self._get_requested_by_pod() - self._sum_by_pod(reduced)
+            share = np.where(overshoots & (freed > wanted), share * wanted / np.maximum(freed, 1), share)
+            reduced = self._reduce(amounts, share)
+        self._set((share > 0)[self._columns.candidates.pod_of_container] & (reduced < self.sizes), reduced, urgency)
+
+    def _reduce(self, amounts: Int64Array, share: Float64Array) -> Int64Array:
+        """Return the sizes without each pod's share of the amounts, in whole units."""
+        of_containers = share[self._columns.candidates.pod_of_container]
+        reduced: Int64Array = np.maximum(-self._round_up(amounts * of_containers - self.sizes), self.sizes - amounts)
+        return reduced
 
     def _share_among_fewest(self, amounts: Int64Array, wanted: Float64Array, maximum: Float64Array) -> Float64Array:
         """Return what share of its amount each pod gives, so that each node gets what is wanted and at most `maximum`.

@@ -6,15 +6,15 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from cruise.decisions.eviction.ranking import EarlierPassResults
-from cruise.decisions.sizing.damping import (
+from cruise.decisions.sizing.headroom import HeadroomModel
+from cruise.decisions.sizing.node_columns import NodePodColumns
+from cruise.decisions.sizing.node_sizes import SizingResult
+from cruise.decisions.sizing.write_tolerances import (
     WriteDamping,
     get_over_request_tolerances,
     get_under_request_tolerances,
     is_within_write_budget,
 )
-from cruise.decisions.sizing.headroom import HeadroomModel
-from cruise.decisions.sizing.node_columns import NodePodColumns
-from cruise.decisions.sizing.node_sizes import SizingResult
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.original_resources import NO_REVISIONS, WorkloadRevisions
 from cruise.domain.policy import Policy

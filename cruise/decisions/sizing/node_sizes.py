@@ -12,7 +12,6 @@ from cruise.decisions.sizing.damping import (
     ResizeUrgencyColumn,
     Sizes,
     Targets,
-    WriteDamping,
     choose_sizes_to_write,
 )
 from cruise.decisions.sizing.fitting import NodeFit
@@ -38,13 +37,17 @@ from cruise.decisions.sizing.resizes import (
     SizeDecisions,
     decide_size_changes,
 )
-from cruise.decisions.sizing.trimming import trim_growth_to_capacity, trim_to_capacity
+from cruise.decisions.sizing.trimming import (
+    NO_BOUND,
+    compute_growth_bounds,
+    trim_growth_to_capacity,
+    trim_to_capacity,
+)
 from cruise.decisions.sizing.user_minimums import UserMinimumGrants, grant_user_minimums, release_user_minimums
+from cruise.decisions.sizing.write_tolerances import WriteDamping
 from cruise.domain.actions import ReasonCode, SkippedPod
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.resources import ResourceName
-
-_NO_BOUND = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,10 @@ def size_nodes(
     without_limit_ranges = {
         one: _exclude_limit_ranges(columns, one, requests[one], shares[one], grants) for one in ResourceName
     }
-    chosen = _choose_sizes_to_write(columns, fit, Targets(requests, without_limit_ranges), targets, refusals, damping)
+    growth_bounds = {one: compute_growth_bounds(columns, one, node_needs[one].headroom) for one in ResourceName}
+    chosen = _choose_sizes_to_write(
+        columns, fit, Targets(requests, without_limit_ranges), targets, refusals, damping, growth_bounds
+    )
     requests, sizes, decisions = chosen.requests, chosen.sizes, chosen.decisions
     while cut := trim_growth_to_capacity(
         columns, fit, requests := _copy(requests), decisions == SizeDecision.RIGHTSIZED, grants.sizes_before
@@ -157,15 +163,14 @@ def _choose_sizes_to_write(
     whole_sizes: ContainerSizeColumns,
     refusals: ResizeBlockers,
     damping: WriteDamping | None,
+    growth_bounds: Sizes,
 ) -> _SizesToWrite:
     """Choose the sizes to write; growth that quotas reject is offered to the other pods of the node.
 
-    `whole_sizes` are the targets with their limits.
+    `whole_sizes` are the targets with their limits, `growth_bounds` the most that a damped request may grow to.
     """
     whole = targets.with_limit_ranges
-    maximum: Sizes = (
-        whole if damping is None else {one: np.full_like(values, _NO_BOUND) for one, values in whole.items()}
-    )
+    maximum = whole if damping is None else growth_bounds
     all_cut_pods: set[int] = set()
     while True:
         damped = urgency = None
@@ -282,8 +287,8 @@ def _compute_memory_limits(columns: NodePodColumns, memory: Int64Array) -> Int64
         columns.memory_limit_ceilings,
         terms,
     )
-    present = np.where(table.memory_limit > 0, table.memory_limit, _NO_BOUND)
-    highest = np.where(columns.candidates.may_grow, _NO_BOUND, present)
+    present = np.where(table.memory_limit > 0, table.memory_limit, NO_BOUND)
+    highest = np.where(columns.candidates.may_grow, NO_BOUND, present)
     limits = np.minimum(limits, highest)
     limits = _apply_pod_ranges(columns, ResourceName.MEMORY, memory, limits, np.minimum(maximum, highest))
     return np.where(table.memory.managed & ~keep_limits(columns, ResourceName.MEMORY), limits, table.memory_limit)

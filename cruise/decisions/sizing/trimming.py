@@ -10,6 +10,7 @@ from cruise.domain.arrays import BoolArray, Int64Array, round_up_integers
 from cruise.domain.resources import ROUNDING_UNIT, ResourceName
 
 SizesByResource = Mapping[ResourceName, Int64Array]
+NO_BOUND = np.iinfo(np.int64).max
 
 
 def trim_to_capacity(columns: NodePodColumns, fit: NodeFit, sizes: SizesByResource) -> None:
@@ -64,6 +65,27 @@ def _level_growth(
         level = np.where(_compute_free_capacity(columns, fit, resource, at_most(tried)) >= 0, tried, level)
     final[:] = at_most(level)
     return limited
+
+
+def compute_growth_bounds(columns: NodePodColumns, resource: ResourceName, needed: Int64Array) -> Int64Array:
+    """Return the most that each container may grow to, `NO_BOUND` where nothing that it grows to counts as needed.
+
+    What it keeps counts as needed from the next pass on: of a pod that runs to completion up to its peak, of others
+    what a LimitRange or an HPA requires. That may grow into what bases and the `needed` headroom of the node leave
+    free: more would evict other pods.
+    """
+    candidates, demand, unit = columns.candidates, columns.table.get_resource(resource), ROUNDING_UNIT[resource]
+    completes = candidates.runs_to_completion[candidates.pod_of_container]
+    most = np.where(completes, np.minimum(demand.peak, demand.upper), demand.lower)
+    kept = np.where(demand.managed, np.maximum(most - np.maximum(demand.base, demand.current), 0), 0)
+    if not kept.any():
+        return np.full_like(kept, NO_BOUND)
+    free = np.maximum(columns.available[resource] - columns.base_by_node[resource] - needed, 0)
+    shared = columns.share_smallest_first(kept, free)
+    highest = (np.maximum(demand.base, demand.current) + shared) // unit * unit
+    # The API server rejects less than a LimitRange requires.
+    bounds = np.where(highest >= demand.lower, np.maximum(highest, demand.current), demand.current)
+    return np.where(shared < kept, bounds, NO_BOUND)
 
 
 def _compute_free_capacity(

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, NO_EARLIER_PASSES, CompletedResize, EarlierPassResults
-from cruise.decisions.sizing.damping import get_under_request_tolerances
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, PastDemand, RiskHeadroom
 from cruise.decisions.sizing.headroom_level import ObservedRisk
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.decisions.sizing.write_tolerances import get_under_request_tolerances
 from cruise.decisions.usage.revisions import update_revisions
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizeCause, ResizePod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
@@ -155,6 +155,26 @@ def test_a_node_grows_for_what_a_growing_pod_keeps():
     plans = decide_node_plans(snapshot, table, FULL, NOW)
     assert [one.pod for one in plans[0].resize] == ["app", "job"]
     assert decide_node_plans(applied(snapshot, plans), table, FULL, NOW)[0].resize == ()
+
+
+@pytest.mark.parametrize(("node_mib", "of_job"), [(1200, 201), (700, 116)])
+def test_a_pod_that_runs_to_completion_grows_only_into_what_its_node_has_free(node_mib, of_job):
+    """It keeps what it grew to: more than that evicted another pod in the next pass."""
+    job = make_pod("job", workload="Job/job", owner_kind="Job", containers=[make_container("app", None, None)])
+    app = make_pod("app", workload="Deployment/app", containers=[make_container("app", 100, 230)])
+    cpu: dict[str, Any] = dict(cpu_base=100, cpu_peak=100, memory_7d_max_mib=550)
+    rows = (
+        make_statistic_for(job, memory_base_mib=16, memory_peak_mib=330, **cpu),
+        make_statistic_for(app, memory_base_mib=270, memory_peak_mib=550, **cpu),
+    )
+    snapshot = make_snapshot([job, app], nodes=[make_node("n1", memory_mib=node_mib), make_node("n2")])
+    table = make_table(*rows)
+    for _ in range(3):
+        plans = decide_node_plans(snapshot, table, FULL, NOW)
+        assert [plan.evict for plan in plans] == [(), ()]
+        snapshot = applied(snapshot, plans)
+    [size] = [pod.containers[0].requests.memory_bytes for pod in snapshot.pods if pod.name == "job"]
+    assert size == of_job * MEBIBYTE
 
 
 @pytest.mark.parametrize(
@@ -371,6 +391,23 @@ def test_a_container_above_its_init_container_is_cut_once():
     [(cpu, cause)] = written(made).values()
     assert cause is ResizeCause.OVER_REQUESTED
     assert written(plan_with_init(1000, cpu, 200)) == {}
+
+
+def test_containers_above_an_init_container_are_cut_by_what_their_pod_frees():
+    """The part below the init container's request frees nothing: cut in proportion, the pod got less than it needs."""
+    containers = [
+        make_container("proxy", 256, 16, role=ContainerRole.SIDECAR),
+        make_container("setup", 352, 16, role=ContainerRole.INIT),
+        make_container("app", 1083, 16),
+    ]
+    pod = make_pod("a", containers=containers)
+    memory = dict(memory_base_mib=16, memory_peak_mib=16, memory_7d_max_mib=16)
+    proxy = make_statistic_for(pod, "proxy", cpu_base=16, cpu_peak=649, **memory)
+    app = make_statistic_for(pod, "app", cpu_base=0, cpu_peak=283, **memory)
+    snapshot, table = make_snapshot([pod], nodes=[make_node("n1", cpu=1400)]), make_table(proxy, app)
+    plans = decide_node_plans(snapshot, table, FULL, NOW)
+    assert {one.container: one.requests.cpu_millicores for one in plans[0].resize[0].containers}["proxy"] == 256
+    assert decide_node_plans(applied(snapshot, plans), table, FULL, NOW)[0].resize == ()
 
 
 def test_a_container_does_not_grow_below_an_init_containers_request():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.sizing.damping import UNSPENT_SHORTAGE_SHARE
+from cruise.decisions.sizing.write_tolerances import UNSPENT_SHORTAGE_SHARE
 from cruise.decisions.sizing.headroom_level import (
     LEAST_LEVEL,
     MOST_LEVEL,
