@@ -52,8 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Count garbage again, in addition to what has been collected, once all that tests draw from is read."""
-    tiers.read_all_modules()
+    """Count garbage again, in addition to what has been collected."""
     gc.freeze()
     gc.enable()
 

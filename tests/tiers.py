@@ -5,16 +5,14 @@ the mark `long` is left to that tier: others show the same from another side, or
 seconds, where the tier core shows the same of fewer cases, or where only tests depend on it.
 """
 
-import importlib
 import os
-import pkgutil
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
-import cruise
 from tests.postgres_servers import embedded_server
 from tests.prometheus_server import running_prometheus
 
@@ -50,17 +48,10 @@ def begin(config: pytest.Config) -> None:
         tier, deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI")), max_examples=EXAMPLES[tier]
     )
     settings.load_profile(tier)
-
-
-def read_all_modules() -> None:
-    """Import every module of cruise in CI.
-
-    Hypothesis draws constants that it finds in the modules that are imported: without this its examples would depend on
-    the tests that a worker ran before.
-    """
-    for found in pkgutil.walk_packages(cruise.__path__, "cruise.") if os.environ.get("CI") else ():
-        if not found.name.endswith("__main__"):
-            importlib.import_module(found.name)
+    if os.environ.get("CI"):
+        # Hypothesis also draws constants of the project's modules: which examples CI replays would change with any of
+        # them, and with the tests that a worker ran before.
+        pytest.MonkeyPatch().setattr(providers, "is_local_module_file", lambda path: False)
 
 
 def leaves_out(config: pytest.Config, path: Path) -> bool:
