@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.sizing.write_tolerances import UNSPENT_SHORTAGE_SHARE
 from cruise.decisions.sizing.headroom_level import (
     LEAST_LEVEL,
     MOST_LEVEL,
@@ -20,6 +19,7 @@ from cruise.decisions.sizing.headroom_level import (
     get_least_level,
     summarize_observed_risk,
 )
+from cruise.decisions.sizing.write_tolerances import UNSPENT_SHORTAGE_SHARE
 from cruise.domain.policy import SEED_RULES, Policy
 from cruise.domain.records import RiskDay
 from cruise.domain.resources import ResourceName
