@@ -191,11 +191,8 @@ def _decide(
     policy: Policy,
     quotas: Sequence[ResourceQuota],
 ) -> MutatePod | LeaveUnchanged:
-    effective_policy, managed_containers = (
-        eligibility.get_effective_policy(pod),
-        eligibility.find_managed_at_admission(pod),
-    )
-    sized, managed = managed_containers
+    effective_policy = eligibility.get_effective_policy(pod)
+    sized, managed, _ = managed_containers = eligibility.find_managed_at_admission(pod)
     skipped = _explain_skip(pod, eligibility, effective_policy, managed)
     if skipped is not None or isinstance(effective_policy, UnreadableAnnotations):
         return skipped or LeaveUnchanged(ReasonCode.UNREADABLE_ANNOTATION)

@@ -194,7 +194,8 @@ def _request_bases(
 ) -> Pod:
     """Return the pod with its bases as requests of managed resources, and no other requests."""
     effective_policy = eligibility.get_effective_policy(pod)
-    managed = {one.name: own for one, own in zip(*eligibility.find_managed_at_admission(pod), strict=True)}
+    found = eligibility.find_managed_at_admission(pod)
+    managed = {one.name: own for one, own in zip(found.sized, found.resources, strict=True)}
     at_base = []
     for one in pod.containers:
         row = statistics.find_row(pod.namespace, "", pod.workload, one.name, pod.identity)

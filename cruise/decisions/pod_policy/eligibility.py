@@ -15,8 +15,10 @@ from cruise.decisions.pod_policy.other_autoscalers import (
 from cruise.decisions.pod_policy.policy_objects import PolicyIndex
 from cruise.decisions.pod_policy.quotas import get_template_requests_within_quotas
 from cruise.decisions.pod_policy.resizable_pod import (
+    NO_MANAGED_CONTAINERS,
     ManagedContainers,
     ResizablePod,
+    build_managed_containers,
     exclude_cpu,
     explain_no_managed_containers,
     find_managed_containers,
@@ -54,7 +56,6 @@ from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
 
 # Reasons that may be due to statistics of another revision.
-_REASONS_OF_OTHER_REVISIONS = (None, ReasonCode.STALE_STATISTICS)
 
 
 class Eligibility:
@@ -90,6 +91,7 @@ class Eligibility:
         self._refusing_nodes = {node.name: node for node in snapshot.nodes if node_refuses_resizes(node)}
         self._virtual_nodes = frozenset(node.name for node in snapshot.nodes if node.is_virtual)
         self._nodes: dict[str | None, Node] = {node.name: node for node in snapshot.nodes}
+        self._nodes_without_kubelet = {one.name for one in snapshot.nodes if not has_working_kubelet(one)}
         self._nodes_without_resize = {one.name for one in snapshot.nodes if one.is_virtual or resizes_no_pods(one)}
 
     def check(self, pod: Pod, *, killed: bool = False) -> ResizablePod | SkippedPod:
@@ -104,7 +106,7 @@ class Eligibility:
         if reason is not None or isinstance(effective_policy, UnreadableAnnotations):
             detail = effective_policy.detail if isinstance(effective_policy, UnreadableAnnotations) else ""
             return _skip(pod, reason or ReasonCode.UNREADABLE_ANNOTATION, detail)
-        if not has_working_kubelet(self._nodes.get(pod.node)):
+        if pod.node in self._nodes_without_kubelet:
             # No kubelet would resize the pod, and an evicted pod would not terminate.
             return _skip(pod, ReasonCode.NODE_NOT_READY)
         skipped = self._skip_for_kubelet(pod) or self._skip_for_other_autoscalers(pod, group)
@@ -138,19 +140,17 @@ class Eligibility:
 
     def _skip_for_other_autoscalers(self, pod: Pod, group: WorkloadPolicy) -> SkippedPod | None:
         """Skip a pod that another autoscaler sizes, or might."""
-        pending = describe_pending_lookup(pod, self._snapshot, group.claims)
         if group.claims.is_sized_as_whole(pod):
             return _skip(pod, ReasonCode.MANAGED_BY_OTHER_AUTOSCALER, group.claims.sized_by)
-        if pending:
-            return _skip(pod, ReasonCode.LOOKUP_PENDING, pending)
-        return None
+        pending = describe_pending_lookup(pod, self._snapshot, group.claims)
+        return _skip(pod, ReasonCode.LOOKUP_PENDING, pending) if pending else None
 
     def explain_no_resize(self, pod: Pod) -> ReasonCode | None:
         """Return why settings or the pod's node forbid every resize of a bound pod now, None if they do not."""
         unsupported = self._skip_for_kubelet(pod)
         if unsupported is not None:
             return unsupported.reason
-        if not has_working_kubelet(self._nodes.get(pod.node)):
+        if pod.node in self._nodes_without_kubelet:
             return ReasonCode.NODE_NOT_READY
         return self._workloads.find_for_pod(pod).skip_reason
 
@@ -234,13 +234,13 @@ class Eligibility:
         group = self._workloads.find_for_pod(pod)
         policy, claims, shared = group.effective_policy, group.claims, group.shared_resources
         if isinstance(policy, UnreadableAnnotations):
-            return ManagedContainers((), ())
+            return NO_MANAGED_CONTAINERS
         if group.autoscaler is not None:
             # A resource that is left in running pods follows their requests in new ones.
             claims = claims._replace(scaled=frozenset())
             shared = find_shared_resources(policy, claims)
-        sized, resources = find_managed_containers(pod, policy, claims, Mode.INITIAL, shared)
-        return ManagedContainers(sized, tuple([own - group.claims.scaled for own in resources]))
+        found = find_managed_containers(pod, policy, claims, Mode.INITIAL, shared)
+        return build_managed_containers(found.sized, [own - group.claims.scaled for own in found.resources])
 
     @property
     def has_static_managers(self) -> bool:
@@ -279,20 +279,19 @@ class Eligibility:
         *,
         killed: bool,
     ) -> ResizablePod | SkippedPod:
-        sized, resources = managed
+        sized = managed.sized
         if pod.pod_level is not None:
             # All containers count for the pod, also those that keep their own sizes.
             sized = pod.sized_containers
-        rows = self._usable.find_rows(pod, sized)
-        reason = self._usable.explain_unusable(rows, is_new=group.is_new)
-        if reason in _REASONS_OF_OTHER_REVISIONS and not killed and self._usable.needs_own_samples(pod, rows):
-            reason = ReasonCode.NEW_TEMPLATE_REVISION
-        if reason is not None:
-            affected = self._usable.implausible_rows if reason is ReasonCode.IMPLAUSIBLE_USAGE else {None}
-            containers_without = ", ".join(
-                container.name for container, row in zip(sized, rows, strict=True) if row in affected
-            )
-            return _skip(pod, reason, containers_without)
+        known_rows = None if group.is_new else self._usable.find_own_rows(pod, sized)
+        is_usage_unknown = False
+        if known_rows is None:
+            rows = self._usable.find_rows(pod, sized)
+            reason = self._usable.explain_unusable_for(pod, rows, is_new=group.is_new, was_killed=killed)
+            if reason is not None:
+                return _skip(pod, reason, self._usable.name_affected(reason, sized, rows))
+            is_usage_unknown = self._usable.has_never_run(rows)
+            known_rows = tuple([row for row in rows if row is not None])
         (manages_cpu, manages_memory), (restarts_for_cpu, restarts_for_memory) = managed.find_resources()
         refusing_node = self._refusing_nodes.get(pod.node or "")
         if refusing_node is not None:
@@ -303,7 +302,6 @@ class Eligibility:
             manages_memory = manages_memory and (ResourceName.MEMORY not in refused or (by_swap and killed))
             if refused and not manages_cpu and not manages_memory:
                 return _skip(pod, refused.get(ResourceName.MEMORY) or refused[ResourceName.CPU])
-        is_usage_unknown = self._usable.has_never_run(rows)
         manages_cpu = manages_cpu and not restarts_for_cpu
         manages_memory = manages_memory and not restarts_for_memory and not is_usage_unknown
         counted = sized if pod.pod_level is None else (pod.pod_level,)
@@ -319,7 +317,6 @@ class Eligibility:
                 else (ReasonCode.RESIZE_RESTARTS, "resizePolicy RestartContainer")
             )
             return _skip(pod, *skip_reason)
-        known_rows = tuple([row for row in rows if row is not None])
         container_rows: tuple[int, ...] = ()
         stating: tuple[Container, ...] = ()
         if pod.pod_level is not None:
@@ -348,7 +345,7 @@ class Eligibility:
             manages_memory,
             templates,
             submitted,
-            () if pod.pod_level is not None or managed.have_equal_resources() else resources,
+            () if pod.pod_level is not None or managed.have_equal_resources else managed.resources,
             ()
             if pod.pod_level is not None or len(sized) == len(pod.containers)
             else select_kept_containers(pod, sized),

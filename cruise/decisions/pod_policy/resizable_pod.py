@@ -162,22 +162,24 @@ SKIP_REASON_BY_MODE = {
 
 
 class ManagedContainers(NamedTuple):
-    """The main containers and sidecars that are sized, in the pod's order, and the resources that are sized of each."""
+    """The main containers and sidecars that are sized, in the pod's order, and the resources that are sized of each.
+
+    `have_equal_resources`: whether there are containers, and the same resources are sized of all.
+    """
 
     sized: tuple[Container, ...]
     resources: tuple[frozenset[ResourceName], ...]
-
-    def have_equal_resources(self) -> bool:
-        """Return whether there are containers, and the same resources are sized of all."""
-        return bool(self.resources) and self.resources.count(self.resources[0]) == len(self.resources)
+    have_equal_resources: bool
 
     def find_resources(self) -> tuple[tuple[bool, bool], tuple[bool, bool]]:
         """Return whether CPU and memory are sized of any container, and whether a resize of them restarts one."""
-        if self.have_equal_resources() and not any(
-            [one.cpu_resize_restarts or one.memory_resize_restarts for one in self.sized]
-        ):
-            own = self.resources[0]
-            return (ResourceName.CPU in own, ResourceName.MEMORY in own), (False, False)
+        if self.have_equal_resources:
+            for one in self.sized:
+                if one.cpu_resize_restarts or one.memory_resize_restarts:
+                    break
+            else:
+                own = self.resources[0]
+                return (ResourceName.CPU in own, ResourceName.MEMORY in own), (False, False)
         cpu = memory = restarts_for_cpu = restarts_for_memory = False
         for one, own in zip(self.sized, self.resources, strict=True):
             if ResourceName.CPU in own:
@@ -187,6 +189,17 @@ class ManagedContainers(NamedTuple):
                 memory = True
                 restarts_for_memory |= one.memory_resize_restarts
         return (cpu, memory), (restarts_for_cpu, restarts_for_memory)
+
+
+NO_MANAGED_CONTAINERS = ManagedContainers((), (), have_equal_resources=False)
+
+
+def build_managed_containers(
+    sized: Sequence[Container], resources: Sequence[frozenset[ResourceName]]
+) -> ManagedContainers:
+    """Return the containers with the resources that are sized of each."""
+    are_equal = bool(resources) and resources.count(resources[0]) == len(resources)
+    return ManagedContainers(tuple(sized), tuple(resources), are_equal)
 
 
 def select_containers_with_resources(
@@ -230,20 +243,20 @@ def find_managed_containers(
     """
     sized = pod.sized_containers
     if shared is not None:
-        return ManagedContainers(sized, (shared,) * len(sized)) if shared else ManagedContainers((), ())
+        return ManagedContainers(sized, (shared,) * len(sized), bool(sized)) if shared else NO_MANAGED_CONTAINERS
     found = []
     for container in sized:
         own = effective_policy.get_for_container(container.name)
         resources = own.resources & claims.get_unclaimed_resources(container.name)
         if own.mode >= needed and resources:
             found.append((container, resources))
-    return ManagedContainers(tuple([one for one, _ in found]), tuple([resources for _, resources in found]))
+    return build_managed_containers([one for one, _ in found], [resources for _, resources in found])
 
 
 def exclude_cpu(managed: ManagedContainers) -> ManagedContainers:
     """Return the containers without CPU, and those without any other resource left out."""
-    pairs = [(one, own - _CPU) for one, own in zip(managed.sized, managed.resources, strict=True)]
-    return ManagedContainers(tuple([one for one, own in pairs if own]), tuple([own for _, own in pairs if own]))
+    pairs = [(one, own - _CPU) for one, own in zip(managed.sized, managed.resources, strict=True) if own - _CPU]
+    return build_managed_containers([one for one, _ in pairs], [own for _, own in pairs])
 
 
 def flatten_requests_and_limits(containers: tuple[Container, ...]) -> tuple[int, ...]:
@@ -253,8 +266,13 @@ def flatten_requests_and_limits(containers: tuple[Container, ...]) -> tuple[int,
     """
     found: list[int] = []
     for one in containers:
-        found += (one.requests.cpu_millicores or 0, one.requests.memory_bytes or 0)
-        found += (one.limits.cpu_millicores or 0, one.limits.memory_bytes or 0)
+        requests, limits = one.requests, one.limits
+        found += (
+            requests.cpu_millicores or 0,
+            requests.memory_bytes or 0,
+            limits.cpu_millicores or 0,
+            limits.memory_bytes or 0,
+        )
     return tuple(found)
 
 

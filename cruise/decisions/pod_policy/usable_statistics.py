@@ -49,6 +49,21 @@ class StatisticsUsabilityCheck:
         # A row of a workload, or none, does not describe a pod's own samples.
         self._foreign_rows = frozenset([None, *statistics.row_of_workload.values()])
         self._never_ran_rows = frozenset(np.flatnonzero(idle & (largest == 0)).tolist())
+        is_current = (statistics.updated_at >= self._oldest_seconds) & (statistics.updated_at <= self._newest_seconds)
+        doubtful = rejected | idle | ~is_current | (statistics.history_since > self._newest_start_seconds)
+        self._doubtful_rows = self._foreign_rows.union(np.flatnonzero(doubtful).tolist())
+
+    def find_own_rows(self, pod: Pod, containers: Sequence[Container]) -> tuple[int, ...] | None:
+        """Return the rows of a bound pod's containers if they are their own and nothing about them is in doubt.
+
+        Most are: this is what the other methods find, at a third of the time. None: ask them.
+        """
+        if pod.created_at is None or pod.created_at > self._has_own_samples_since:
+            return None
+        find, namespace, name = self._statistics.row_of_container.get, pod.namespace, pod.name
+        # A plain tuple equals a named one and is made in half the time.
+        rows = [find((namespace, name, container.name)) for container in containers]  # type: ignore[call-overload]
+        return tuple(rows) if rows and self._doubtful_rows.isdisjoint(rows) else None
 
     def find_rows(self, pod: Pod, containers: Sequence[Container]) -> list[int | None]:
         """Return the row of each container of a bound pod."""
@@ -82,6 +97,20 @@ class StatisticsUsabilityCheck:
             elif reason is None and self._history_since[row] > self._newest_start_seconds:
                 reason = ReasonCode.NEW_WORKLOAD
         return reason if rows else ReasonCode.NO_STATISTICS
+
+    def explain_unusable_for(
+        self, pod: Pod, rows: Sequence[int | None], *, is_new: bool, was_killed: bool
+    ) -> ReasonCode | None:
+        """Return why a bound pod may not be sized by its rows; one that was killed need not wait for its own."""
+        reason = self.explain_unusable(rows, is_new=is_new)
+        if reason in (None, ReasonCode.STALE_STATISTICS) and not was_killed and self.needs_own_samples(pod, rows):
+            reason = ReasonCode.NEW_TEMPLATE_REVISION
+        return reason
+
+    def name_affected(self, reason: ReasonCode, containers: Sequence[Container], rows: Sequence[int | None]) -> str:
+        """Name the containers whose rows are the reason, those without any for most reasons."""
+        affected = self.implausible_rows if reason is ReasonCode.IMPLAUSIBLE_USAGE else {None}
+        return ", ".join(container.name for container, row in zip(containers, rows, strict=True) if row in affected)
 
     def is_new_workload(self, namespace: str, ref: WorkloadRef) -> bool:
         """Return whether a workload was created too recently."""

@@ -137,22 +137,22 @@ class WorkloadPolicies:
 
     def find_for_pod(self, pod: Pod) -> WorkloadPolicy:
         """Return what a pod shares with others of its workload."""
+        workload = pod.workload
+        latest = self._latest.get(id(workload))
+        if (
+            latest is not None
+            and latest.workload is workload
+            and latest.labels is pod.labels
+            and latest.annotations is pod.annotations
+            and latest.namespace == pod.namespace
+            # The annotations of their own Jobs count for pods of Jobs.
+            and pod.owner_kind != "Job"
+        ):
+            return latest.policy
         # An admission asks up to eight times for its pod.
         last = self._last
         if last is not None and last[0] is pod:
             return last[1]
-        workload, labels, annotations = pod.workload, pod.labels, pod.annotations
-        # The annotations of their own Jobs count for pods of Jobs.
-        latest = self._latest.get(id(workload)) if pod.owner_kind != "Job" else None
-        if (
-            latest is not None
-            and latest.workload is workload
-            and latest.labels is labels
-            and latest.annotations is annotations
-            and latest.namespace == pod.namespace
-        ):
-            self._last = (pod, latest.policy)
-            return latest.policy
         stated = list_overrides_of_pod(pod, self._snapshot)
         claims = self._autoscalers.find_for_pod(pod) if pod.namespace in self._autoscalers.by_pod else None
         policies = self._policy_objects.find_for_pod(pod)
@@ -164,7 +164,7 @@ class WorkloadPolicies:
             group = self._found[key] = self._build(dict(stated), pod, claims, policies)
         self._last = (pod, group)
         if pod.owner_kind != "Job" and pod.namespace not in self._autoscalers.by_pod:
-            self._latest[id(workload)] = _LatestPod(workload, pod.namespace, labels, annotations, group)
+            self._latest[id(workload)] = _LatestPod(workload, pod.namespace, pod.labels, pod.annotations, group)
         return group
 
     def find_sizing_autoscaler(self, pod: Pod) -> str:
