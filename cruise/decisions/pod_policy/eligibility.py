@@ -91,7 +91,6 @@ class Eligibility:
         self._refusing_nodes = {node.name: node for node in snapshot.nodes if node_refuses_resizes(node)}
         self._virtual_nodes = frozenset(node.name for node in snapshot.nodes if node.is_virtual)
         self._nodes: dict[str | None, Node] = {node.name: node for node in snapshot.nodes}
-        self._nodes_without_kubelet = {one.name for one in snapshot.nodes if not has_working_kubelet(one)}
         self._nodes_without_resize = {one.name for one in snapshot.nodes if one.is_virtual or resizes_no_pods(one)}
 
     def check(self, pod: Pod, *, killed: bool = False) -> ResizablePod | SkippedPod:
@@ -106,7 +105,7 @@ class Eligibility:
         if reason is not None or isinstance(effective_policy, UnreadableAnnotations):
             detail = effective_policy.detail if isinstance(effective_policy, UnreadableAnnotations) else ""
             return _skip(pod, reason or ReasonCode.UNREADABLE_ANNOTATION, detail)
-        if pod.node in self._nodes_without_kubelet:
+        if not has_working_kubelet(self._nodes.get(pod.node)):
             # No kubelet would resize the pod, and an evicted pod would not terminate.
             return _skip(pod, ReasonCode.NODE_NOT_READY)
         skipped = self._skip_for_kubelet(pod) or self._skip_for_other_autoscalers(pod, group)
@@ -150,7 +149,7 @@ class Eligibility:
         unsupported = self._skip_for_kubelet(pod)
         if unsupported is not None:
             return unsupported.reason
-        if pod.node in self._nodes_without_kubelet:
+        if not has_working_kubelet(self._nodes.get(pod.node)):
             return ReasonCode.NODE_NOT_READY
         return self._workloads.find_for_pod(pod).skip_reason
 

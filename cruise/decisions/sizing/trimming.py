@@ -71,12 +71,15 @@ def compute_growth_bounds(columns: NodePodColumns, resource: ResourceName, neede
     """Return the most that each container may grow to, `NO_BOUND` where nothing that it grows to counts as needed.
 
     What it keeps counts as needed from the next pass on: of a pod that runs to completion up to its peak, of others
-    what a LimitRange or an HPA requires. That may grow into what bases and the `needed` headroom of the node leave
-    free: more would evict other pods.
+    what a LimitRange requires. That may grow into what bases and the `needed` headroom of the node leave free: more
+    would evict other pods. What an HPA requires is not bounded: it would add replicas instead.
     """
     candidates, demand, unit = columns.candidates, columns.table.get_resource(resource), ROUNDING_UNIT[resource]
     completes = candidates.runs_to_completion[candidates.pod_of_container]
     most = np.where(completes, np.minimum(demand.peak, demand.upper), demand.lower)
+    hpa_bounds = columns.table.utilisation_bounds.get(resource)
+    if hpa_bounds is not None:
+        most = np.where(hpa_bounds[0] > 0, 0, most)
     kept = np.where(demand.managed, np.maximum(most - np.maximum(demand.base, demand.current), 0), 0)
     if not kept.any():
         return np.full_like(kept, NO_BOUND)
