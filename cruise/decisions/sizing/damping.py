@@ -188,12 +188,13 @@ class _ResourceDamping:
     def _get_kept_growth(self, sizes: Int64Array) -> Int64Array:
         """Return by how much growing to `sizes` raises the need itself, which is then not covered by it.
 
-        A Guaranteed pod keeps what it grew to, a pod that runs to completion as far as its peak.
+        A Guaranteed pod, and a container that may not shrink, keeps what it grew to, a pod that runs to completion as
+        far as its peak.
         """
         candidates = self._columns.candidates
         completes = candidates.runs_to_completion[candidates.pod_of_container]
         kept = np.where(completes, np.minimum(sizes, self._round_up(self._demand.peak)), 0)
-        kept = np.where(self._is_guaranteed, sizes, kept)
+        kept = np.where(self._is_guaranteed | ~candidates.may_shrink, sizes, kept)
         return np.maximum(kept - self._targets, 0)
 
     def apply_bounds(self) -> None:

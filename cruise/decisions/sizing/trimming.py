@@ -70,13 +70,15 @@ def _level_growth(
 def compute_growth_bounds(columns: NodePodColumns, resource: ResourceName, needed: Int64Array) -> Int64Array:
     """Return the most that each container may grow to, `NO_BOUND` where nothing that it grows to counts as needed.
 
-    What it keeps counts as needed from the next pass on: of a pod that runs to completion up to its peak, of others
-    what a LimitRange requires. That may grow into what bases and the `needed` headroom of the node leave free: more
-    would evict other pods. What an HPA requires is not bounded: it would add replicas instead.
+    What it keeps counts as needed from the next pass on: of a pod that runs to completion up to its peak, of a
+    container that may not shrink all of it, of others what a LimitRange requires. That may grow into what bases and the
+    `needed` headroom of the node leave free: more would evict other pods. What an HPA requires is not bounded: it would
+    add replicas instead.
     """
     candidates, demand, unit = columns.candidates, columns.table.get_resource(resource), ROUNDING_UNIT[resource]
     completes = candidates.runs_to_completion[candidates.pod_of_container]
     most = np.where(completes, np.minimum(demand.peak, demand.upper), demand.lower)
+    most = np.where(candidates.may_shrink, most, np.minimum(demand.peak_with_margin, demand.upper))
     hpa_bounds = columns.table.utilisation_bounds.get(resource)
     if hpa_bounds is not None:
         most = np.where(hpa_bounds[0] > 0, 0, most)

@@ -157,10 +157,16 @@ def test_a_node_grows_for_what_a_growing_pod_keeps():
     assert decide_node_plans(applied(snapshot, plans), table, FULL, NOW)[0].resize == ()
 
 
-@pytest.mark.parametrize(("node_mib", "of_job"), [(1200, 201), (700, 116)])
-def test_a_pod_that_runs_to_completion_grows_only_into_what_its_node_has_free(node_mib, of_job):
-    """It keeps what it grew to: more than that evicted another pod in the next pass."""
-    job = make_pod("job", workload="Job/job", owner_kind="Job", containers=[make_container("app", None, None)])
+JOB: dict[str, Any] = dict(workload="Job/keeps", owner_kind="Job")
+GROWS_ONLY: dict[str, Any] = dict(workload="Deployment/keeps", annotations={"cruise.io/direction": "grow"})
+
+
+@pytest.mark.parametrize(
+    ("keeps", "node_mib", "size"), [(JOB, 1200, 201), (JOB, 700, 116), (GROWS_ONLY, 1200, 201), (GROWS_ONLY, 700, 116)]
+)
+def test_a_pod_that_keeps_what_it_grew_to_grows_only_into_what_its_node_has_free(keeps, node_mib, size):
+    """More than that evicted another pod in the next pass."""
+    job = make_pod("keeps", containers=[make_container("app", None, None)], **keeps)
     app = make_pod("app", workload="Deployment/app", containers=[make_container("app", 100, 230)])
     cpu: dict[str, Any] = dict(cpu_base=100, cpu_peak=100, memory_7d_max_mib=550)
     rows = (
@@ -173,8 +179,8 @@ def test_a_pod_that_runs_to_completion_grows_only_into_what_its_node_has_free(no
         plans = decide_node_plans(snapshot, table, FULL, NOW)
         assert [plan.evict for plan in plans] == [(), ()]
         snapshot = applied(snapshot, plans)
-    [size] = [pod.containers[0].requests.memory_bytes for pod in snapshot.pods if pod.name == "job"]
-    assert size == of_job * MEBIBYTE
+    [found] = [pod.containers[0].requests.memory_bytes for pod in snapshot.pods if pod.name == "keeps"]
+    assert found == size * MEBIBYTE
 
 
 @pytest.mark.parametrize(
