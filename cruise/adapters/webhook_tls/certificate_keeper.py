@@ -5,6 +5,7 @@ certificate is stored next to the current one, and its CA is published next to t
 used only after API servers had time to read its CA. All replicas share the storage, and write to it optimistically.
 """
 
+import asyncio
 import os
 import ssl
 import tempfile
@@ -306,7 +307,11 @@ class TlsDirectory:
         self.name = str(self._directory)
 
     async def read(self) -> StoredCertificate:
-        files = {name: text for name in CERTIFICATE_FILES if (text := self._read(name))}
+        for seconds in (0.5, 0.5, 0.0):  # Another process may be writing the files, one after the other.
+            files = {name: text for name in CERTIFICATE_FILES if (text := self._read(name))}
+            if (CERTIFICATE in files) == (KEY in files):
+                break
+            await asyncio.sleep(seconds)
         return StoredCertificate(files, _version(files))
 
     async def write(self, files: Mapping[str, bytes], version: str) -> None:
@@ -346,10 +351,8 @@ class TlsDirectory:
 
 
 def _version(files: Mapping[str, bytes]) -> str:
-    digest = sha256()
-    for name in CERTIFICATE_FILES:
-        digest.update(b"%d:" % len(files.get(name, b"")) + files.get(name, b""))
-    return digest.hexdigest()
+    texts = [files.get(name, b"") for name in CERTIFICATE_FILES]
+    return sha256(b"".join(b"%d:" % len(text) + text for text in texts)).hexdigest()
 
 
 class _SecretMetadata(msgspec.Struct, rename="camel"):

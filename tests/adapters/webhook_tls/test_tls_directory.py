@@ -1,5 +1,6 @@
 """Certificate files are replaced atomically, and keys are readable by their owner only."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -21,6 +22,16 @@ async def test_a_directory_that_is_not_there_is_empty_and_is_made(tmp_path):
     await place.write(FILES, kept.version)
     assert (await place.read()).files == FILES
     assert (tmp_path / "a" / "tls").stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_certificate_whose_key_is_about_to_be_written_is_read_with_it(tmp_path):
+    """`cruise webhook` ended if it looked between the two files of `cruise certificates`."""
+    place = TlsDirectory(tmp_path)
+    (tmp_path / CERTIFICATE).write_bytes(b"certificate")
+    reading = asyncio.ensure_future(place.read())
+    await asyncio.sleep(0.01)
+    (tmp_path / KEY).write_bytes(b"key")
+    assert (await reading).files == {CERTIFICATE: b"certificate", KEY: b"key"}
 
 
 async def test_only_the_owner_may_read_a_key(tmp_path):
