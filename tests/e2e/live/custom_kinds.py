@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
-from tests.controlplane.api import Api, Json, wait_until
+from tests.controlplane.api import Api, ApiError, Json, wait_until
 from tests.deploy.installing import documents, remove, resource_of
 
 VERTICAL = "/apis/autoscaling.k8s.io/v1"
@@ -31,19 +31,34 @@ def _definition(group: str, kind: str, scope: str = "Namespaced", **version: obj
 
 @contextmanager
 def defined(admin: Api, definition: Json) -> Iterator[None]:
-    """Have the kind of a CustomResourceDefinition."""
-    admin.apply(definition)
+    """Have the kind of a CustomResourceDefinition, in each version that is served.
 
-    def established() -> bool:
-        found = admin.read("customresourcedefinitions.apiextensions.k8s.io", None, definition["metadata"]["name"])
-        conditions = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions") or ()}
-        return conditions.get("Established") == "True"
+    An established definition is not yet served: its group, the list of the group's kinds and the objects follow one
+    by one.
+    """
+    admin.apply(definition)
+    spec = definition["spec"]
+    versions = [f"/apis/{spec['group']}/{one['name']}" for one in spec["versions"] if one["served"]]
+
+    def is_served() -> bool:
+        groups = {one["name"] for one in admin.get("/apis")["groups"]}
+        return spec["group"] in groups and all(_serves(admin, one, spec["names"]["plural"]) for one in versions)
 
     try:
-        wait_until(established, f"{definition['metadata']['name']} are served")
+        wait_until(is_served, f"{definition['metadata']['name']} are served")
         yield
     finally:
         remove(admin, definition)
+
+
+def _serves(admin: Api, version: str, plural: str) -> bool:
+    try:
+        listed = {one["name"] for one in admin.get(version)["resources"]}
+        return plural in listed and bool(admin.get(f"{version}/{plural}?limit=1"))
+    except ApiError as refused:
+        if refused.status != 404:
+            raise
+        return False
 
 
 @contextmanager
