@@ -62,7 +62,7 @@ def write_files(directory: Path, snapshot=None, usage=None) -> list[str]:
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the program in a separate process."""
     return subprocess.run(
-        [sys.executable, "-m", "cruise", *arguments], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "cruise", *arguments], capture_output=True, text=True, check=False, timeout=240
     )
 
 
@@ -410,7 +410,7 @@ def test_a_reader_that_has_had_enough_is_no_failure(files):
             assert process.stdout is not None
             assert process.stderr is not None
             process.stdout.close()
-            assert (process.stderr.read(), process.wait(timeout=60)) == (b"", 0)
+            assert (process.stderr.read(), process.wait(timeout=240)) == (b"", 0)
 
 
 def test_a_full_disk_is_a_failure_in_one_line(files):

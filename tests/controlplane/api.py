@@ -147,7 +147,15 @@ class Api:
 
     def delete_all(self, resource: str, namespace: str | None, grace: int | None = None) -> None:
         """Delete every object of a namespace, and then their dependants."""
-        self.request("DELETE", self.path(resource, namespace), _delete_options(grace))
+        for again in (True, True, False):
+            try:
+                self.request("DELETE", self.path(resource, namespace), _delete_options(grace))
+            except ApiError as refused:
+                # A busy server deletes thousands of objects in more than the minute that a request may take.
+                if refused.status != 504 or not again:
+                    raise
+            else:
+                return
 
     def resize(self, namespace: str, pod: str, containers: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Json:
         """Resize a pod in place: container to `requests` and `limits`, by strategic merge."""

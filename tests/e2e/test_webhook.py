@@ -47,7 +47,7 @@ def fetched(settings, path: str, body: bytes | None = None) -> bytes:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     address = f"https://{settings.webhook_address}{path}"
-    with urllib.request.urlopen(address, body, context=context, timeout=5) as answer:
+    with urllib.request.urlopen(address, body, context=context, timeout=20) as answer:
         return bytes(answer.read())
 
 

@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -119,20 +120,17 @@ async def test_a_server_below_a_path_is_asked_below_it(tmp_path: Path):
 
 
 async def test_reads_wait_as_long_as_retry_after_says(tmp_path: Path):
-    wait = build_status(429, headers={"Retry-After": "1"})
-    async with create_client(tmp_path, answer_in_order(wait, PreparedAnswer((b'{"a":1}',)))) as (client, server):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.9):
-                await client.get("/api")
-        assert len(server.asked) == 1
-        assert await client.get("/api") == b'{"a":1}'
+    answered_at: list[float] = []
+    answers = answer_in_order(build_status(429, headers={"Retry-After": "1"}), PreparedAnswer((b'{"a":1}',)))
 
+    def answer(request: ReceivedRequest) -> PreparedAnswer:
+        answered_at.append(time.monotonic())
+        return answers(request)
 
-async def test_reads_are_repeated_after_the_wait(tmp_path: Path):
-    wait = build_status(429, headers={"Retry-After": "1"})
-    async with create_client(tmp_path, answer_in_order(wait, PreparedAnswer((b'{"a":1}',)))) as (client, server):
+    async with create_client(tmp_path, answer) as (client, _):
         assert await client.get("/api") == b'{"a":1}'
-    assert len(server.asked) == 2
+    first, second = answered_at
+    assert second - first >= 1
 
 
 async def test_reads_end_after_a_few_attempts(tmp_path: Path):

@@ -55,7 +55,7 @@ class RunningProgram:
     def get(self, path: str) -> tuple[int, str]:
         """Send an HTTP request: return the status, 0 without an answer, and the body."""
         try:
-            with urllib.request.urlopen(self.address + path, timeout=5, context=_UNVERIFIED) as answer:
+            with urllib.request.urlopen(self.address + path, timeout=20, context=_UNVERIFIED) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

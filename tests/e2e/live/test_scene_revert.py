@@ -127,7 +127,7 @@ def answered(stage: LiveStage, answer: bytes) -> int:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     os.close(ours)
     os.close(theirs)
