@@ -115,6 +115,9 @@ class PodLimitRange:
             goals = [max(pair) for pair in zip(goals, wanted, strict=True)]
         # Rounded up: less would not be enough.
         found = [self._round_up(one) for one in self._fill(minimum, goals, max(required_sum, sum(minimum)))]
+        if self.ratio < math.inf and self.init_request * self.ratio < sum(minimum_limits):
+            # What the maximum takes from one container, the others have to request.
+            required_sum = max(required_sum, self._round_up(math.ceil(sum(minimum_limits) / self.ratio)))
         return _raise_to_sum([min(pair) for pair in zip(found, maximum, strict=True)], maximum, required_sum)
 
     def _get_requests_for_limits(self, current: Sequence[int], minimum_limits: Sequence[int]) -> list[int]:

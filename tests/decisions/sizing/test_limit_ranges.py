@@ -210,6 +210,16 @@ def check_sizes(
             assert use.limit is None
 
 
+def test_what_a_containers_largest_request_leaves_open_the_others_request():
+    found = [Use(16, None, 20, 20, 20, 1, LONG), Use(65, 523, 20, 20, 20, 1, LONG), Use(190, None, 20, 20, 20, 1, LONG)]
+    policy = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimitPolicy.NEVER)
+    items = (Range(most=1000, ratio=2.0).item(True),)
+    decided = plan(found, items, policy)
+    assert not decided.skipped
+    [resize] = decided.resize
+    check_sizes(found, resize.containers, items, policy)
+
+
 @examples(400)
 @given(st.lists(uses(), min_size=1, max_size=3), ranges, ranges, policies)
 def test_a_pass_writes_what_is_admitted_and_no_limit_under_known_use(found, container, of_pod, policy):
