@@ -190,7 +190,7 @@ class HeadroomState:
         numbers = self._hours.find_columns(
             [PeakKey(key.namespace, key.workload, key.container, key.identity) for key in keys]
         )
-        return PastDemand.create(windows.get_recent(), rows, numbers, self._hours.build_matrices())
+        return PastDemand.create(windows.get_recent(), rows, numbers, self._hours.maxima)
 
 
 async def prepare_stored_headroom(store: StorePort, statistics: StatisticsTable, policy: Policy) -> HeadroomModel:

@@ -89,8 +89,8 @@ async def test_peaks_are_read_hour_by_hour_and_once():
     for _ in range(2):
         await peaks.load(store, frozenset({101, 100}))
     assert store.asked == 2
-    found = peaks.build_matrices()[ResourceName.MEMORY]
+    found = peaks.maxima.peaks[ResourceName.MEMORY]
     assert np.array_equal(found, np.array([[200.0, np.nan], [202.0, 202.0]]), equal_nan=True)
     assert peaks.find_columns([PeakKey("a", "Deployment/b", "c", "1"), PeakKey("x", "", "", "")]).tolist() == [1, -1]
     await peaks.load(store, frozenset({100}))
-    assert peaks.build_matrices()[ResourceName.CPU].tolist() == [[100.0]]
+    assert peaks.maxima.peaks[ResourceName.CPU].tolist() == [[100.0]]

@@ -54,9 +54,9 @@ from cruise.decisions.sizing.write_tolerances import (
 from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
 from cruise.domain.overrides import NO_PAUSED_WORKLOADS
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.records import AverageHeadroomShare
 from cruise.domain.resources import ResourceName
 from cruise.domain.rightsizing_policies import RightsizingPolicy
+from cruise.domain.usage import StatisticsTable
 from cruise.runtime.admission import PodAdmitter
 from cruise.simulation.cluster.state import convert_to_datetime
 
@@ -179,7 +179,7 @@ class CruisePolicy:
         )
         self._creation_counts = np.zeros(count, dtype=np.int64)
         self._admitter: tuple[int, PodAdmitter] | None = None
-        self._average_share: AverageHeadroomShare | None = None
+        self._last_sized: SizingResult | None = None
         self._earlier_passes = NO_EARLIER_PASSES
         self._damping = ReplayedDamping(count, self._policy)
 
@@ -199,7 +199,7 @@ class CruisePolicy:
         now = convert_to_datetime(view.time)
         if self._admitter is None or self._admitter[0] != view.time:
             empty_cluster = self._pods.build_snapshot(view, NO_CONTAINERS)
-            statistics = replace(self._statistics.get_for_workloads(), average_headroom_share=self._average_share)
+            statistics = self._get_workload_statistics()
             self._admitter = (view.time, PodAdmitter(empty_cluster, statistics, NO_PAUSED_WORKLOADS, self._policy, now))
         # Running pods may be admitted too, as a prediction; they were not replaced.
         replaced = containers[view.creation_count[containers] > np.maximum(self._creation_counts[containers], 1)]
@@ -235,9 +235,7 @@ class CruisePolicy:
         headroom = self._headroom.get_for_pass(row_of_container, len(statistics.updated_at), self._lookup.pod_rows)
         damping = self._damping.get_for_pass(view, chosen, headroom, self._pods.is_sized_at_creation)
         sized = size_nodes(columns, self._fit(view, columns), headroom, damping=damping)
-        self._average_share = compute_average_headroom_share(
-            summarize_node_headroom(sized.node_needs, sized.headroom_shares)
-        )
+        self._last_sized = sized
         remaining = sized.fit.remains[columns.candidates.pod_of_container]
         in_cooldown = self._oom_reactor.is_in_cooldown(view)[chosen]
         planned = ContainerSizes(
@@ -340,8 +338,7 @@ class CruisePolicy:
 
         @cache
         def prepare() -> ReplacementPrediction:
-            cluster, statistics = self._pods.build_snapshot(view, NO_CONTAINERS), self._statistics.get_for_workloads()
-            statistics = replace(statistics, average_headroom_share=self._average_share)
+            cluster, statistics = self._pods.build_snapshot(view, NO_CONTAINERS), self._get_workload_statistics()
             eligibility = Eligibility(
                 cluster, statistics, NO_PAUSED_WORKLOADS, self._policy, convert_to_datetime(view.time)
             )
@@ -350,6 +347,14 @@ class CruisePolicy:
             return prediction.replacement
 
         return lambda pod: prepare()(pod)
+
+    def _get_workload_statistics(self) -> StatisticsTable:
+        """Return the statistics for admission, with the average headroom share of the last pass."""
+        sized, statistics = self._last_sized, self._statistics.get_for_workloads()
+        if sized is None:
+            return statistics
+        average_share = compute_average_headroom_share(summarize_node_headroom(sized.node_needs, sized.headroom_shares))
+        return replace(statistics, average_headroom_share=average_share)
 
     def _select_evictions(
         self, view: ReplayClusterView, fit: NodeFit, chosen: Int64Array, in_cooldown: BoolArray

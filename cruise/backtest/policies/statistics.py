@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cruise.backtest.recordings.recording import UsageRecording
+from cruise.decisions.sizing.headroom import HourlyMaxima
 from cruise.decisions.usage.estimation import (
     estimate_container_statistics,
     estimate_usage,
@@ -20,6 +21,7 @@ from cruise.decisions.usage.peaks import HourlyPeakRows, get_first_history_hour,
 from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, RecentUsage, RunToCompletionColumns
 from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.policy import Policy
+from cruise.domain.resources import ResourceName
 from cruise.domain.run_to_completion_operators import runs_to_completion
 from cruise.domain.usage import (
     STATISTIC_COLUMNS,
@@ -63,7 +65,7 @@ class HourlyPeakRing:
 
     def get_for_hours(self, hours: Collection[int]) -> tuple[Float32Array, Float64Array]:
         """Return the stored CPU and memory peaks of some hours: matrices (hours, numbers), in order of time."""
-        slots = self._order_slots(np.isin(self._hours, list(hours)))
+        slots = self._find_slots(hours)
         return self._cpu[slots], self._memory[slots]
 
     def summarize(self, keys: Sequence[PeakKey], hours: Collection[int], since_hour: int) -> PeakSummary:
@@ -71,9 +73,9 @@ class HourlyPeakRing:
 
         `keys` has the key of each number; the summary has all of them.
         """
-        is_recent = self._hours >= since_hour
-        slots = self._order_slots(is_recent)
-        counted = is_recent & np.isin(self._hours, list(hours))
+        slots = np.flatnonzero(self._hours >= since_hour)
+        slots = slots[np.argsort(self._hours[slots])]
+        counted = self._find_slots([hour for hour in hours if hour >= since_hour])
         sampled = ~(np.isnan(self._cpu[slots]) & np.isnan(self._memory[slots]))
         # One more row, so that the matrix is never empty.
         first = np.vstack((sampled, np.ones_like(self._cpu[:1], dtype=np.bool_))).argmax(axis=0)
@@ -86,11 +88,11 @@ class HourlyPeakRing:
             first_hour=np.append(self._hours[slots], NEVER)[first],
         )
 
-    def _order_slots(self, chosen: BoolArray) -> Int64Array:
-        """Return the chosen slots, the oldest hour first."""
-        slots = np.flatnonzero(chosen)
-        by_time: Int64Array = slots[np.argsort(self._hours[slots])]
-        return by_time
+    def _find_slots(self, hours: Collection[int]) -> Int64Array:
+        """Return the slots of the hours that are stored, the oldest first."""
+        by_time = np.array(sorted(hours), dtype=np.int64)
+        slots = by_time % RETENTION_HOURS
+        return np.asarray(slots[self._hours[slots] == by_time])
 
 
 class _ReplayedRuns:
@@ -154,6 +156,7 @@ class ReplayedStatistics:
         self._windows = UsageWindows(self._step, least_rows=max(1, len(numbers)))
         self._week = HourlyPeakRing(len(self.keys))
         self._peaks = PeakColumns()
+        self._maxima: HourlyMaxima | None = None
         self._kills: deque[_AppliedOomKill] = deque()  # by time
         self._oom = np.zeros(len(self.keys), dtype=np.int64)
         self._single: dict[int, SingleOomKillEffect] = {}
@@ -268,15 +271,19 @@ class ReplayedStatistics:
         """Return the samples of the last hour, and each container's row in them, -1 without samples."""
         return self._windows.get_recent(), self._rows
 
-    def get_peaks_of_hours(self) -> tuple[Float32Array, Float64Array]:
-        """Return the CPU and memory peaks of each relevant hour: matrices (hours, numbers), in order of time."""
-        return self._week.get_for_hours(self._peaks.hours)
+    def get_maxima(self) -> HourlyMaxima:
+        """Return the peaks of each hour that counts, in order of time; the keys are the numbers."""
+        if self._maxima is None:
+            cpu, memory = self._week.get_for_hours(self._peaks.hours)
+            self._maxima = HourlyMaxima({ResourceName.CPU: cpu, ResourceName.MEMORY: memory})
+        return self._maxima
 
     def _count_hours(self, time: int) -> None:
         """Summarize the peaks again if other hours are relevant now, as `UsageState` does."""
         hours = get_peak_hours(time, self._look_ahead)
         if hours != self._peaks.hours:
             since_hour = get_first_history_hour(time)
+            self._maxima = None
             self._peaks = PeakColumns.from_summary(
                 self._week.summarize(self.keys, hours, since_hour), hours, since_hour
             )

@@ -125,5 +125,4 @@ class ReplayedHeadroomModel:
         places, numbers = np.full(rows, -1, dtype=np.int64), np.full(rows, -1, dtype=np.int64)
         places[row_of_container[covered]] = np.where(row_of_container[covered] < own, sampled[covered], -1)
         numbers[row_of_container[covered]] = self._statistics.numbers[covered]
-        cpu, memory = self._statistics.get_peaks_of_hours()
-        return PastDemand.create(usage, places, numbers, {ResourceName.CPU: cpu, ResourceName.MEMORY: memory})
+        return PastDemand.create(usage, places, numbers, self._statistics.get_maxima())

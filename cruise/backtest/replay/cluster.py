@@ -174,8 +174,9 @@ class ReplayedCluster:
             return
         evicted = _deduplicate(decision.evict)
         evicted = evicted[self._pods.node[evicted] != ABSENT_NODE]
-        is_resized = (self._pods.node[decision.resize] >= 0) & ~np.isin(decision.resize, evicted)
-        is_resized &= ~self._find_limits_below_usage(decision)
+        is_resized = (self._pods.node[decision.resize] >= 0) & ~self._find_limits_below_usage(decision)
+        if evicted.size:
+            is_resized &= ~np.isin(decision.resize, evicted)
         containers, sizes = decision.resize[is_resized], decision.sizes.select(is_resized)
         cpu, memory = self._compute_changes(containers, sizes)
         is_increase = (cpu > 0) | (memory > 0)

@@ -21,6 +21,8 @@ from cruise.domain.resources import ResourceName
 Risks = Mapping[ResourceName, ObservedRisk]
 # The last hour counts by its largest samples of 5 minutes, earlier days by the largest samples of a clock hour.
 WINDOW_PART_SECONDS = 300
+# Quantile of the last hour's 5-minute maxima, and of earlier days' hourly maxima.
+RISE_QUANTILE = 0.75
 
 
 class HeadroomModel(Protocol):
@@ -47,16 +49,38 @@ class HeadroomModel(Protocol):
         """Return each node's headroom from its sum of bases, largest single headroom, and summed extras (N, W)."""
 
 
+class HourlyMaxima:
+    """The largest samples of the clock hours that count towards peaks: (hours, keys), NaN where nothing was sampled.
+
+    Past hours do not change, so that what is computed from them holds for as long as they count.
+    """
+
+    def __init__(self, peaks: Mapping[ResourceName, NDArray[np.floating]]) -> None:
+        self.peaks = peaks
+        self._usual: dict[ResourceName, Float64Array] = {}
+
+    def get_usual(self, resource: ResourceName) -> Float64Array:
+        """Return the upper quartile of each key's peaks, NaN without any."""
+        if resource not in self._usual:
+            by_key = self.peaks[resource].T.astype(np.float32)
+            self._usual[resource], _ = compute_row_percentiles(by_key, RISE_QUANTILE)
+        return self._usual[resource]
+
+
+NO_HOURS = HourlyMaxima(dict.fromkeys(ResourceName, np.empty((0, 0), dtype=np.float32)))
+
+
 @dataclass(frozen=True, slots=True)
 class PastDemand:
     """The largest samples of past intervals, one row per row of the statistics, NaN where nothing was sampled.
 
-    `recent` has a column for each 5 minutes of the last hour, oldest first; `hours` one for each clock hour that counts
-    towards peaks.
+    `recent` has a column for each 5 minutes of the last hour, oldest first; `numbers` holds each row's column in
+    `hours`, -1 for none.
     """
 
     recent: Mapping[ResourceName, Float32Array]
-    hours: Mapping[ResourceName, Float32Array]
+    hours: HourlyMaxima
+    numbers: Int64Array
 
     def get_recent(self, resource: ResourceName, rows: Int64Array) -> Float32Array:
         """Return the rows' samples of the last hour; a row that was added later, such as a pod's sum, has none."""
@@ -64,21 +88,30 @@ class PastDemand:
 
     def get_hours(self, resource: ResourceName, rows: Int64Array) -> Float32Array:
         """Return the rows' samples of clock hours, as `get_recent`."""
-        return _select_rows(self.hours[resource], rows)
+        return self._select_keys(self.hours.peaks[resource].T, rows).astype(np.float32)
+
+    def get_usual_maxima(self, resource: ResourceName, rows: Int64Array) -> Float64Array:
+        """Return the upper quartile of the rows' samples of clock hours, NaN without any."""
+        return self._select_keys(self.hours.get_usual(resource), rows)
+
+    def _select_keys(self, by_key: NDArray[np.floating], rows: Int64Array) -> Float64Array:
+        selected = np.full((len(rows), *by_key.shape[1:]), np.nan)
+        is_known = rows < len(self.numbers)
+        is_known[is_known] = self.numbers[rows[is_known]] >= 0
+        selected[is_known] = by_key[self.numbers[rows[is_known]]]
+        return selected
 
     @staticmethod
     def create_empty(rows: int) -> "PastDemand":
         """Return the past demand of containers without samples."""
         nothing = np.empty((rows, 0), dtype=np.float32)
-        return PastDemand(dict.fromkeys(ResourceName, nothing), dict.fromkeys(ResourceName, nothing))
+        return PastDemand(dict.fromkeys(ResourceName, nothing), NO_HOURS, np.full(rows, -1, dtype=np.int64))
 
     @staticmethod
-    def create(
-        usage: RecentUsage, rows: Int64Array, numbers: Int64Array, hours: Mapping[ResourceName, NDArray[np.floating]]
-    ) -> "PastDemand":
+    def create(usage: RecentUsage, rows: Int64Array, numbers: Int64Array, hours: HourlyMaxima) -> "PastDemand":
         """Select the samples of each row of the statistics from recent usage and from the peaks of clock hours.
 
-        `rows` holds the row in `usage`, `numbers` the column in `hours` (matrices of hours by numbers); -1 for none.
+        `rows` holds the row in `usage`, `numbers` the column in `hours`; -1 for none.
         """
         parts = max(1, len(usage.columns) * WINDOW_PART_SECONDS // 3600)
         return PastDemand(
@@ -86,7 +119,8 @@ class PastDemand:
                 ResourceName.CPU: _select_interval_maxima(usage.cpu_demand_millicores, usage.columns, rows, parts),
                 ResourceName.MEMORY: _select_interval_maxima(usage.memory_bytes, usage.columns, rows, parts),
             },
-            hours={resource: _select_hours(peaks, numbers) for resource, peaks in hours.items()},
+            hours=hours,
+            numbers=numbers,
         )
 
 
@@ -108,14 +142,6 @@ def _select_interval_maxima(
     found = np.full((len(rows), len(firsts)), np.nan, dtype=np.float32)
     known = rows >= 0
     found[known] = largest[rows[known]]
-    return found
-
-
-def _select_hours(peaks: NDArray[np.floating], numbers: Int64Array) -> Float32Array:
-    found = np.full((len(numbers), len(peaks)), np.nan, dtype=np.float32)
-    known = numbers >= 0
-    if len(peaks):
-        found[known] = peaks.T[numbers[known]]
     return found
 
 
@@ -166,8 +192,6 @@ class JointPeakHeadroom(HeadroomModel):
         return headroom
 
 
-# Quantile of the last hour's 5-minute maxima, and of earlier days' hourly maxima.
-RISE_QUANTILE = 0.75
 # Margin as a share of usage: even pods that never rose may rise.
 USAGE_SHARE = 0.05
 _ABOVE, _RISE, _HEADROOM = range(3)
@@ -196,10 +220,10 @@ class RiskHeadroom:
 
         A container without a sample in the last hour is expected between its base and its peak.
         """
-        recent, hours = self._past.get_recent(resource, rows), self._past.get_hours(resource, rows)
+        recent = self._past.get_recent(resource, rows)
         base, headroom = demand.base.astype(np.float64), np.maximum(demand.peak - demand.base, 0).astype(np.float64)
         level, _ = compute_row_percentiles(recent, RISE_QUANTILE)
-        usual_maximum, _ = compute_row_percentiles(hours, RISE_QUANTILE)
+        usual_maximum = self._past.get_usual_maxima(resource, rows)
         highest = np.fmax.reduce(recent, axis=1, initial=np.nan)
         if resource is ResourceName.MEMORY and recent.shape[1]:
             level = np.fmax(level, recent[:, -1])

@@ -115,6 +115,10 @@ def trim_growth_to_capacity(
     it is. Grants above `sizes_without_grants` are cut first.
     """
     changed: set[int] = set()
+    # Budgets may allow only some of the planned evictions, but replacements are created anyway.
+    occupying = fit.remains
+    if fit.reserved_for_replacements:
+        occupying = occupying | np.isin(columns.node_of_pod, list(fit.reserved_for_replacements))
     for resource, final in sizes.items():
         demand, managed = columns.table.get_resource(resource), columns.candidates.manages[resource]
         sums, counted = columns.candidates.sum_by_pod(resource, final), columns.counted[resource]
@@ -123,8 +127,6 @@ def trim_growth_to_capacity(
             floors.insert(0, np.maximum(demand.current, sizes_without_grants[resource]))
         growth = np.where(written & managed, np.maximum(sums - counted, 0), 0)
         planned = np.where(written, sums, np.where(managed, counted, 0))
-        # Budgets may allow only some of the planned evictions, but replacements are created anyway.
-        occupying = fit.remains | np.isin(columns.node_of_pod, list(fit.reserved_for_replacements))
         excess = columns.sum_by_node(np.where(occupying, planned, 0)) - columns.available[resource]
         for node, reserved in fit.reserved_for_replacements.items():
             excess[node] += reserved.get(resource)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cruise.decisions.sizing.headroom import NO_HOURS, HourlyMaxima
 from cruise.decisions.usage.peaks import HourlyPeakRows
 from cruise.decisions.usage.starts import estimate_start_cpu
 from cruise.decisions.usage.usage_columns import NEVER, KnownPeaks, RecentUsage
@@ -238,9 +239,11 @@ class PeakColumns:
     def merge_numbered(self, peaks: HourlyPeakRows) -> None:
         """Raise the maxima of keys that have numbers."""
         numbers = peaks.numbers
-        counts = np.isin(peaks.hours, list(self.hours))
-        np.fmax.at(self._cpu, numbers[counts], peaks.cpu_demand_millicores[counts])
-        np.fmax.at(self._memory, numbers[counts], peaks.memory_bytes[counts])
+        # The hours are of earlier days: only late samples have peaks in them.
+        if len(numbers) and self.hours and peaks.hours.min() <= max(self.hours):
+            counts = np.isin(peaks.hours, list(self.hours))
+            np.fmax.at(self._cpu, numbers[counts], peaks.cpu_demand_millicores[counts])
+            np.fmax.at(self._memory, numbers[counts], peaks.memory_bytes[counts])
         recent = peaks.hours >= self._since_hour
         np.fmax.at(self._cpu_7d_max, numbers[recent], peaks.cpu_demand_millicores[recent])
         np.fmax.at(self._memory_7d_max, numbers[recent], peaks.memory_bytes[recent])
@@ -285,29 +288,27 @@ class PeaksByHour:
     def __init__(self) -> None:
         self._hours: frozenset[int] = frozenset()
         self._column_of: dict[PeakKey, int] = {}
-        self._rows: list[tuple[Float32Array, Float32Array]] = []
+        self.maxima = NO_HOURS
 
     async def load(self, store: StorePort, hours: frozenset[int]) -> None:
         """Read the peaks of hours, if they differ from the last ones: past hours do not change."""
         if hours == self._hours:
             return
-        self._column_of, self._rows = {}, []
-        for hour in sorted(hours):
-            self._rows.append(self._build_row(await store.read_peaks_of_hour(hour)))
-        self._hours = hours
+        self._column_of = {}
+        rows = [self._build_row(await store.read_peaks_of_hour(hour)) for hour in sorted(hours)]
+        self.maxima, self._hours = self._build_maxima(rows), hours
 
     def find_columns(self, keys: list[PeakKey]) -> Int64Array:
         """Return the column of each key, -1 if it has no peak."""
         return np.fromiter((self._column_of.get(key, -1) for key in keys), np.int64, len(keys))
 
-    def build_matrices(self) -> dict[ResourceName, Float32Array]:
-        """Return the peaks (hours, keys), NaN if there is none."""
-        shape = (len(self._rows), len(self._column_of))
+    def _build_maxima(self, rows: Sequence[tuple[Float32Array, Float32Array]]) -> HourlyMaxima:
+        shape = (len(rows), len(self._column_of))
         found = {resource: np.full(shape, np.nan, dtype=np.float32) for resource in ResourceName}
-        for row, (cpu, memory) in enumerate(self._rows):
+        for row, (cpu, memory) in enumerate(rows):
             found[ResourceName.CPU][row, : len(cpu)] = cpu
             found[ResourceName.MEMORY][row, : len(memory)] = memory
-        return found
+        return HourlyMaxima(found)
 
     def _build_row(self, peaks: HourlyPeaks) -> tuple[Float32Array, Float32Array]:
         column_of = self._column_of

@@ -211,7 +211,7 @@ def test_headroom_models_see_the_hours_that_count_one_by_one():
     both = Both(recording, 300)
     for _ in range(343):
         both.observe()
-    cpu, memory = both.replayed.get_peaks_of_hours()
+    cpu, memory = both.replayed.get_maxima().peaks.values()
     times = recording.start + 300 * np.arange(343)
     yesterday = times // HOUR == both.at // HOUR - 24
     assert cpu.shape == memory.shape == (1, 2)

@@ -1,10 +1,12 @@
 """Synthetic demand and past demand for headroom models."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
 from cruise.decisions.sizing.demand import ResourceDemand
-from cruise.decisions.sizing.headroom import PastDemand
+from cruise.decisions.sizing.headroom import HourlyMaxima, PastDemand
 from cruise.domain.resources import ResourceName
 
 CPU = ResourceName.CPU
@@ -22,7 +24,16 @@ def make_past_demand(recent, hours=None):
     recent = np.array(recent, dtype=np.float32)
     hours = np.empty((len(recent), 0)) if hours is None else hours
     hours = np.array(hours, dtype=np.float32)
-    return PastDemand({one: recent for one in ResourceName}, {one: hours for one in ResourceName})
+    return make_past_demand_by_resource(dict.fromkeys(ResourceName, recent), dict.fromkeys(ResourceName, hours))
+
+
+def make_past_demand_by_resource(recent, hours=None):
+    """Return past demand from matrices with a row per row of the statistics."""
+    count = len(recent[CPU])
+    if hours is None:
+        return replace(PastDemand.create_empty(count), recent=recent)
+    maxima = HourlyMaxima({one: values.T for one, values in hours.items()})
+    return PastDemand(recent, maxima, np.arange(count))
 
 
 @st.composite

@@ -3,10 +3,11 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from cruise.decisions.sizing.headroom import HEADROOM_MODELS, HeadroomModel, PastDemand
+from cruise.decisions.sizing.headroom import HEADROOM_MODELS, HeadroomModel
 from cruise.decisions.sizing.headroom_level import LEAST_LEVEL, MOST_LEVEL, ObservedRisk
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
+from tests.decisions.sizing.demands import make_past_demand_by_resource
 
 
 def every_model(table: StatisticsTable, random: np.random.Generator) -> dict[str, HeadroomModel]:
@@ -19,7 +20,7 @@ def every_model(table: StatisticsTable, random: np.random.Generator) -> dict[str
             values[random.random(values.shape) < 0.1] = np.nan
         return {one: values.astype(np.float32) for one, values in found.items()}
 
-    past = PastDemand(demanded(12), demanded(int(random.integers(15))))
+    past = make_past_demand_by_resource(demanded(12), demanded(int(random.integers(15))))
     risks = {one: ObservedRisk(0.07, random.uniform(LEAST_LEVEL, MOST_LEVEL), 0, 0) for one in ResourceName}
     return {name: model.prepare(past, risks) for name, model in HEADROOM_MODELS.items()}
 

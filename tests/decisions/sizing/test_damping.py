@@ -35,6 +35,7 @@ from tests.builders import (
     make_statistic_for,
     make_table,
 )
+from tests.decisions.sizing.demands import make_past_demand
 from tests.decisions.sizing.test_laws import applied, situations
 
 FULL = Policy(mode=Mode.FULL)
@@ -99,8 +100,7 @@ def test_on_a_short_node_the_pod_with_the_largest_shortage_grows_alone_immediate
 @pytest.mark.parametrize(("level", "grows"), [(0.5, True), (0.0, True), (-0.1, True), (-0.4, False), (-1.0, False)])
 def test_a_node_may_lack_more_while_less_than_the_stated_risk_is_observed(level, grows):
     # The node lacks 100 of 1100, and a tenth is what it may lack at a level of -0.2.
-    seen, none = np.full((1, 12), 1100, dtype=np.float32), np.empty((1, 0), dtype=np.float32)
-    past = PastDemand(dict.fromkeys(ResourceName, seen), dict.fromkeys(ResourceName, none))
+    past = make_past_demand(np.full((1, 12), 1100))
     risks = {CPU: ObservedRisk(0.07, level, 0, 0), MEMORY: ObservedRisk(0.01, 0.0, 0, 0)}
     made = plan([1000], [1100], earlier=NO_EARLIER_PASSES, headroom=RiskHeadroom(past, risks))
     assert bool(made.resize) == grows

@@ -8,7 +8,7 @@ import pytest
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.resizable_pod import ResizablePod
 from cruise.decisions.sizing.demand import build_demand_table
-from cruise.decisions.sizing.headroom import JointPeakHeadroom, PastDemand
+from cruise.decisions.sizing.headroom import JointPeakHeadroom
 from cruise.decisions.sizing.headroom_shares import compute_average_headroom_share
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.pod_columns import build_init_container_minimums
@@ -35,6 +35,7 @@ from tests.builders import (
     make_statistic_for,
     make_table,
 )
+from tests.decisions.sizing.demands import make_past_demand_by_resource
 
 FULL = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimitPolicy.ALWAYS)
 SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEED_RULES)
@@ -150,7 +151,7 @@ def demanded_together(*rows: Statistic, cpu: int):
     seen = np.full((len(rows), 12), cpu / len(rows), dtype=np.float32)
     unseen = np.full((len(rows), 12), np.nan, dtype=np.float32)
     past = {ResourceName.CPU: seen, ResourceName.MEMORY: unseen}
-    return JointPeakHeadroom(PastDemand(past, {one: seen[:, :0] for one in ResourceName}))
+    return JointPeakHeadroom(make_past_demand_by_resource(past))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import numpy as np
 
-from cruise.decisions.sizing.headroom import PastDemand
+from cruise.decisions.sizing.headroom import NO_HOURS, HourlyMaxima, PastDemand
 from cruise.decisions.usage.usage_columns import RecentUsage
 from cruise.domain.resources import ResourceName
 
@@ -24,7 +24,7 @@ def usage_of(samples, step):
 
 def test_minutes_become_the_largest_of_five_and_rows_follow_the_statistics():
     usage = usage_of([list(range(60)), [np.nan] * 55 + [1.0, np.nan, 3.0, 2.0, np.nan]], 60)
-    past = PastDemand.create(usage, np.array([1, -1, 0]), np.full(3, -1), {})
+    past = PastDemand.create(usage, np.array([1, -1, 0]), np.full(3, -1), NO_HOURS)
     cpu, memory = past.recent[ResourceName.CPU], past.recent[ResourceName.MEMORY]
     assert cpu.shape == (3, 12)
     assert cpu[0, -1] == 3.0 and np.isnan(cpu[0, :-1]).all()
@@ -34,19 +34,25 @@ def test_minutes_become_the_largest_of_five_and_rows_follow_the_statistics():
 
 
 def test_a_step_of_five_minutes_is_unchanged():
-    past = PastDemand.create(usage_of([list(range(12))], 300), np.array([0]), np.array([-1]), {})
+    past = PastDemand.create(usage_of([list(range(12))], 300), np.array([0]), np.array([-1]), NO_HOURS)
     assert past.recent[ResourceName.CPU][0].tolist() == list(range(12))
 
 
 def test_hours_belong_to_each_rows_number():
     hours = {one: np.array([[1.0, 2.0], [3.0, np.nan]]) for one in ResourceName}
-    found = PastDemand.create(usage_of([[0.0] * 12], 300), np.full(3, -1), np.array([1, -1, 0]), hours).hours
-    assert np.array_equal(
-        found[ResourceName.CPU], np.array([[2.0, np.nan], [np.nan, np.nan], [1.0, 3.0]]), equal_nan=True
-    )
+    numbers = np.array([1, -1, 0])
+    past = PastDemand.create(usage_of([[0.0] * 12], 300), np.full(3, -1), numbers, HourlyMaxima(hours))
+    # The last row was added later.
+    rows = np.array([2, 0, 1, 3])
+    nothing = [np.nan, np.nan]
+    found = past.get_hours(ResourceName.CPU, rows)
+    assert np.array_equal(found, np.array([[1.0, 3.0], [2.0, np.nan], nothing, nothing]), equal_nan=True)
+    usual = past.get_usual_maxima(ResourceName.CPU, rows)
+    assert np.array_equal(usual, np.array([2.5, 2.0, np.nan, np.nan]), equal_nan=True)
 
 
 def test_without_hours_there_are_no_columns():
     hours = {one: np.empty((0, 2)) for one in ResourceName}
-    found = PastDemand.create(usage_of([[0.0] * 12], 300), np.array([0]), np.array([1]), hours).hours
-    assert found[ResourceName.MEMORY].shape == (1, 0)
+    past = PastDemand.create(usage_of([[0.0] * 12], 300), np.array([0]), np.array([1]), HourlyMaxima(hours))
+    assert past.get_hours(ResourceName.MEMORY, np.array([0])).shape == (1, 0)
+    assert np.isnan(past.get_usual_maxima(ResourceName.MEMORY, np.array([0]))).tolist() == [True]

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from cruise.decisions.explanation.pod_explanation import explain_pod
 from cruise.decisions.pod_history import build_pod_history
-from cruise.decisions.sizing.headroom import JointPeakHeadroom, PastDemand
+from cruise.decisions.sizing.headroom import JointPeakHeadroom
 from cruise.decisions.sizing.node_plans import SizingContext
 from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizeCause, ResizePod
 from cruise.domain.autoscalers import LimitRangeItem
@@ -34,6 +34,7 @@ from tests.builders import (
     make_table,
     make_workload,
 )
+from tests.decisions.sizing.demands import make_past_demand
 from tests.shown import render_to_text
 from tests.strategies import clusters
 from tests.tiers import examples
@@ -73,7 +74,7 @@ def test_a_node_that_shares_more_or_less_than_the_largest_single_headroom_states
     pods = [make_pod("web-1"), make_pod("web-2")]
     table = make_table(*(make_statistic_for(pod, cpu_base=50, cpu_peak=200) for pod in pods))
     seen = np.full((len(table.keys), 12), 120.0, dtype=np.float32)
-    past = PastDemand({one: seen for one in ResourceName}, {one: seen[:, :0] for one in ResourceName})
+    past = make_past_demand(seen)
     explanation = explain_pod(
         pods[0], make_snapshot(pods), table, FULL, NOW, context=SizingContext(headroom=JointPeakHeadroom(past))
     )
@@ -92,7 +93,7 @@ def text_where_demanded(together: float, *usage: tuple[int, int]) -> str:
     ]
     table = make_table(*rows)
     seen = np.full((len(pods), 12), together / len(pods), dtype=np.float32)
-    model = JointPeakHeadroom(PastDemand(dict.fromkeys(ResourceName, seen), dict.fromkeys(ResourceName, seen[:, :0])))
+    model = JointPeakHeadroom(make_past_demand(seen))
     return text_of(explain_pod(pods[0], make_snapshot(pods), table, FULL, NOW, context=SizingContext(headroom=model)))
 
 
