@@ -17,12 +17,14 @@ from cruise.domain.resources import round_up_to_mebibytes
 class HeapFloor(NamedTuple):
     """What memory is not cut below, in bytes; a smaller request or limit stays.
 
-    `may_add_limit`: whether a container without a limit may get one: it would reduce a heap that is a share of it.
+    `may_add_limit`: whether a container without a limit may get one: it would reduce a heap that is a share of it. A
+    request that grows is not cut again up to `kept_request_bytes`: the floor of a heap that is a share of it grows too.
     """
 
     request_bytes: int = 0
     limit_bytes: int = 0
     may_add_limit: bool = True
+    kept_request_bytes: int = 0
 
 
 NO_HEAP_FLOOR = HeapFloor()
@@ -41,7 +43,9 @@ def compute_running_heap_floor(container: Container, qos: QosClass, policy: Poli
         return NO_HEAP_FLOOR
     memory = compute_heap_memory(heap, container)
     limit = UNBOUNDED if heap.follows_size else memory
-    return HeapFloor(_get_request_floor(heap, memory, limit, qos, policy), limit, not heap.follows_size)
+    request = _get_request_floor(heap, memory, limit, qos, policy)
+    kept_request = UNBOUNDED if request and heap.follows_size else request
+    return HeapFloor(request, limit, not heap.follows_size, kept_request)
 
 
 def compute_created_heap_floor(container: Container, known_use: int, qos: QosClass, policy: Policy) -> HeapFloor:

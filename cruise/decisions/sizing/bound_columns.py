@@ -127,17 +127,19 @@ def find_heap_floors(
 
 def apply_heap_floors(
     found: Sequence[HeapRow], minimums: Sequence[Int64Array], maximum: Int64Array, adds_limit: BoolArray
-) -> Int64Array:
-    """Raise the `minimums` of memory requests in place, at most to the present ones, and return the limits' floors.
+) -> tuple[Int64Array, Int64Array]:
+    """Raise the `minimums` of memory requests in place, at most to the present ones.
 
-    `adds_limit`, also changed in place, marks containers without a memory limit that get one.
+    Return the limits' floors, and up to which request each container keeps what it grows to. `adds_limit`, also changed
+    in place, marks containers without a memory limit that get one.
     """
-    limits = np.zeros_like(maximum)
+    limits, kept_requests = np.zeros_like(maximum), np.zeros_like(maximum)
     if found:
         rows = [at for at, _, _ in found]
         limits[rows] = [floor.limit_bytes for _, _, floor in found]
+        kept_requests[rows] = [floor.kept_request_bytes for _, _, floor in found]
         adds_limit[rows] &= [floor.may_add_limit for _, _, floor in found]
         requests = [min(floor.request_bytes, container.requests.memory_bytes or 0) for _, container, floor in found]
         for values in minimums:
             values[rows] = np.maximum(values[rows], np.minimum(requests, maximum[rows]))
-    return limits
+    return limits, kept_requests

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.sizing.demand import PEAK_MARGIN_SHARE, ResourceDemand
+from cruise.decisions.sizing.demand import PEAK_MARGIN_SHARE, ResourceDemand, compute_kept_requests
 from cruise.decisions.sizing.fitting import NodeFit
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.decisions.sizing.write_tolerances import WriteDamping
@@ -144,6 +144,7 @@ class _ResourceDamping:
         self.is_under_requested = self._counts & (demand.current < demand.base * (1 - UNDER_REQUESTED_SHARE[resource]))
         self._is_guaranteed = columns.candidates.guaranteed[columns.candidates.pod_of_container]
         self.is_under_requested &= (self._targets > demand.current) & ~self._is_guaranteed
+        self._kept_requests = compute_kept_requests(columns.candidates, resource, demand)
         self.is_over_requested = np.zeros(len(columns.nodes), dtype=np.bool_)
         # The sums of one state of `sizes`.
         self._summed_sizes: Int64Array | None = None
@@ -188,13 +189,9 @@ class _ResourceDamping:
     def _get_kept_growth(self, sizes: Int64Array) -> Int64Array:
         """Return by how much growing to `sizes` raises the need itself, which is then not covered by it.
 
-        A Guaranteed pod, and a container that may not shrink, keeps what it grew to, a pod that runs to completion as
-        far as its peak.
+        It is what a container keeps (`compute_kept_requests`), and all that a Guaranteed pod grew to.
         """
-        candidates = self._columns.candidates
-        completes = candidates.runs_to_completion[candidates.pod_of_container]
-        kept = np.where(completes, np.minimum(sizes, self._round_up(self._demand.peak)), 0)
-        kept = np.where(self._is_guaranteed | ~candidates.may_shrink, sizes, kept)
+        kept = np.where(self._is_guaranteed, sizes, np.minimum(sizes, self._kept_requests))
         return np.maximum(kept - self._targets, 0)
 
     def apply_bounds(self) -> None:

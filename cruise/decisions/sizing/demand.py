@@ -18,7 +18,15 @@ from cruise.decisions.sizing.memory_limit import (
 )
 from cruise.decisions.sizing.pod_columns import PerResource, ResizablePodColumns, build_resizable_pod_columns
 from cruise.decisions.sizing.pod_level_containers import collect_pod_level_containers
-from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, cap_against_overflow, round_up_integers
+from cruise.domain.arrays import (
+    UNBOUNDED,
+    BoolArray,
+    Float64Array,
+    Int64Array,
+    cap_against_overflow,
+    round_up,
+    round_up_integers,
+)
 from cruise.domain.autoscalers import LimitRangeItem, ResourceQuota
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE, ROUNDING_UNIT, ResourceName
@@ -273,6 +281,21 @@ def _cap_at_limit_ceilings(memory: ResourceDemand, limit: Int64Array, ceilings: 
     A share of a node's headroom may exceed everything that the container ever used, and would raise its limit.
     """
     return replace(memory, upper=np.minimum(memory.upper, compute_max_requests(memory, limit, ceilings)))
+
+
+def compute_kept_requests(
+    candidates: ResizablePodColumns, resource: ResourceName, demand: ResourceDemand
+) -> Int64Array:
+    """Return up to which request each container keeps what it grows to, 0 where that may be cut again.
+
+    A container that may not shrink keeps all of it, one of a pod that runs to completion as far as its peak, and one
+    with a heap as far as the heap's floor, which rises with the request.
+    """
+    completes = candidates.runs_to_completion[candidates.pod_of_container]
+    kept = np.where(completes, round_up(demand.peak.astype(np.float64), ROUNDING_UNIT[resource]), 0)
+    if resource is ResourceName.MEMORY:
+        kept = np.maximum(kept, candidates.kept_heap_request)
+    return np.where(candidates.may_shrink, kept, UNBOUNDED)
 
 
 def compute_max_requests(memory: ResourceDemand, limit: Int64Array, ceilings: MemoryLimitCeilings) -> Int64Array:

@@ -119,11 +119,11 @@ class ResizablePodColumns:
     `limit_cap` and `limit_ratio` (infinite if there is none) bound its limit, `adds_limit`: whether it gets a limit if
     it has none, `keeps_memory_limit` and `keeps_cpu_limit` whether its limit stays, `raises_cpu_limit` whether its CPU
     limit only rises with use, `may_grow` and `may_shrink` in which direction it may change, `heap_limit` is what its
-    heap needs as its limit, 0 for nothing, and `headroom_factor` multiplies its headroom. `pod_ranges` holds
-    LimitRanges of type Pod by pod index. `manages`, `guaranteed` (the QoS class) and `runs_to_completion` have an entry
-    per pod, `manages_container` one per container; `resizing` are the pods with a pending resize. `metric_groups` are
-    the bounds of HPAs. A pod with pod-level resources has one entry,
-    `POD_LEVEL`; `pod_level` has its containers, and `near_container_limit` the pods of which one needs a larger limit.
+    heap needs as its limit, 0 for nothing, `kept_heap_request` up to which request its heap keeps growth, and
+    `headroom_factor` multiplies its headroom. `pod_ranges` holds LimitRanges of type Pod by pod index. `manages`,
+    `guaranteed` (the QoS class) and `runs_to_completion` have an entry per pod, `manages_container` one per container;
+    `resizing` are those with a pending resize. `metric_groups` are the bounds of HPAs. A pod with pod-level resources
+    has one entry, `POD_LEVEL`; `pod_level` has its containers, `near_container_limit` those where one's limit is short.
     """
 
     pods: Sequence[ResizablePod]
@@ -150,6 +150,7 @@ class ResizablePodColumns:
     runs_to_completion: BoolArray
     resizing: Sequence[int]
     heap_limit: Int64Array
+    kept_heap_request: Int64Array
     user_minimums: UserMinimums | None = None
     metric_groups: Mapping[ResourceName, HpaMetricGroups] = field(default_factory=dict)
     pod_level: Mapping[int, PodLevelContainers] = field(default_factory=dict)
@@ -263,7 +264,7 @@ def build_resizable_pod_columns(
         _extract_user_minimums(pods, with_user_minimum, first, minimum, factors, bounds) if with_user_minimum else None
     )
     maximum = {ResourceName.CPU: whole_unit_bounds[:, 1], ResourceName.MEMORY: whole_unit_bounds[:, 3]}
-    heap_limit = apply_heap_floors(
+    heap_limit, kept_heap_request = apply_heap_floors(
         find_heap_floors(pods, pod_level, first, policy),
         (minimum[ResourceName.MEMORY], stated[:, 1]),
         maximum[ResourceName.MEMORY],
@@ -303,6 +304,7 @@ def build_resizable_pod_columns(
         runs_to_completion=np.fromiter((pod.pod.runs_to_completion for pod in pods), dtype=np.bool_, count=len(pods)),
         guaranteed=np.fromiter((pod.pod.qos is QosClass.GUARANTEED for pod in pods), dtype=np.bool_, count=len(pods)),
         heap_limit=heap_limit,
+        kept_heap_request=kept_heap_request,
         resizing=[index for index, pod in enumerate(pods) if pod.pod.resize.pending is not None],
         user_minimums=user_minimums,
         metric_groups=build_hpa_metric_groups(pods, first),

@@ -90,6 +90,7 @@ class PodLevelContainers:
             sum(floor.request_bytes for floor in floors),
             min(UNBOUNDED, sum(floor.limit_bytes for floor in floors)),
             all(floor.may_add_limit for floor in floors),
+            min(UNBOUNDED, sum(floor.kept_request_bytes for floor in floors)),
         )
 
     def _list_kept(self) -> list[Container]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from cruise.decisions.sizing.demand import compute_kept_requests
 from cruise.decisions.sizing.fitting import NodeFit
 from cruise.decisions.sizing.node_columns import NodePodColumns
 from cruise.domain.arrays import BoolArray, Int64Array, round_up_integers
@@ -70,15 +71,13 @@ def _level_growth(
 def compute_growth_bounds(columns: NodePodColumns, resource: ResourceName, needed: Int64Array) -> Int64Array:
     """Return the most that each container may grow to, `NO_BOUND` where nothing that it grows to counts as needed.
 
-    What it keeps counts as needed from the next pass on: of a pod that runs to completion up to its peak, of a
-    container that may not shrink all of it, of others what a LimitRange requires. That may grow into what bases and the
-    `needed` headroom of the node leave free: more would evict other pods. What an HPA requires is not bounded: it would
-    add replicas instead.
+    What it keeps (`compute_kept_requests`), and what a LimitRange requires, counts as needed from the next pass on.
+    That may grow into what bases and the `needed` headroom of the node leave free: more would evict other pods. What an
+    HPA requires is not bounded: it would add replicas instead.
     """
-    candidates, demand, unit = columns.candidates, columns.table.get_resource(resource), ROUNDING_UNIT[resource]
-    completes = candidates.runs_to_completion[candidates.pod_of_container]
-    most = np.where(completes, np.minimum(demand.peak, demand.upper), demand.lower)
-    most = np.where(candidates.may_shrink, most, np.minimum(demand.peak_with_margin, demand.upper))
+    demand, unit = columns.table.get_resource(resource), ROUNDING_UNIT[resource]
+    largest = np.minimum(demand.peak_with_margin, demand.upper)
+    most = np.maximum(np.minimum(compute_kept_requests(columns.candidates, resource, demand), largest), demand.lower)
     hpa_bounds = columns.table.utilisation_bounds.get(resource)
     if hpa_bounds is not None:
         most = np.where(hpa_bounds[0] > 0, 0, most)

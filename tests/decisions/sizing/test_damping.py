@@ -20,6 +20,7 @@ from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizeCause
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.autoscalers import LimitRangeItem
 from cruise.domain.cluster import ContainerRole
+from cruise.domain.heaps import HeapBound, HeapRuntime
 from cruise.domain.original_resources import NO_REVISIONS
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
@@ -159,14 +160,21 @@ def test_a_node_grows_for_what_a_growing_pod_keeps():
 
 JOB: dict[str, Any] = dict(workload="Job/keeps", owner_kind="Job")
 GROWS_ONLY: dict[str, Any] = dict(workload="Deployment/keeps", annotations={"cruise.io/direction": "grow"})
+OF_HEAP: dict[str, Any] = dict(workload="Deployment/keeps")
+UNREQUESTED = make_container("app", None, None)
+FIXED_HEAP = make_container("app", None, 16, heap=HeapBound(HeapRuntime.JVM, "-Xmx1g", fixed_bytes=1024 * MEBIBYTE))
+SHARED_HEAP = make_container("app", None, 16, heap=HeapBound(HeapRuntime.JVM, "-Xmx$(HEAP)", request_share=0.9))
 
 
+@pytest.mark.parametrize(("node_mib", "size"), [(1200, 201), (700, 116)])
 @pytest.mark.parametrize(
-    ("keeps", "node_mib", "size"), [(JOB, 1200, 201), (JOB, 700, 116), (GROWS_ONLY, 1200, 201), (GROWS_ONLY, 700, 116)]
+    ("keeps", "container"),
+    [(JOB, UNREQUESTED), (GROWS_ONLY, UNREQUESTED), (OF_HEAP, FIXED_HEAP), (OF_HEAP, SHARED_HEAP)],
+    ids=["runs to completion", "grows only", "fixed heap", "heap by request"],
 )
-def test_a_pod_that_keeps_what_it_grew_to_grows_only_into_what_its_node_has_free(keeps, node_mib, size):
+def test_a_pod_that_keeps_what_it_grew_to_grows_only_into_what_its_node_has_free(keeps, container, node_mib, size):
     """More than that evicted another pod in the next pass."""
-    job = make_pod("keeps", containers=[make_container("app", None, None)], **keeps)
+    job = make_pod("keeps", containers=[container], **keeps)
     app = make_pod("app", workload="Deployment/app", containers=[make_container("app", 100, 230)])
     cpu: dict[str, Any] = dict(cpu_base=100, cpu_peak=100, memory_7d_max_mib=550)
     rows = (
