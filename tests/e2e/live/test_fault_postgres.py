@@ -113,8 +113,7 @@ def test_a_leader_with_a_slow_database_writes_nothing_old_and_lets_another_lead(
             print(f"the other one leads {time.monotonic() - began:.1f} s after the database became slow")
             wait_until(lambda: shrunk(stage) == 3, "it sizes the others")
             print(f"all is sized {time.monotonic() - began:.1f} s after the database became slow")
-            # A slow machine may have it lead once more meanwhile.
-            assert re.search(r"^cruise_leadership_released_total [1-9]", slow.running.get("/metrics")[1], re.MULTILINE)
+            assert "cruise_leadership_released_total 1.0" in slow.running.get("/metrics")[1]
             assert serve_scene.list_user_actions(stage, slow) == []
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
 
