@@ -7,7 +7,7 @@ The default model, `risk`, keeps a stated risk: the share of intervals in which 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,18 +88,17 @@ class PastDemand:
 
     def get_hours(self, resource: ResourceName, rows: Int64Array) -> Float32Array:
         """Return the rows' samples of clock hours, as `get_recent`."""
-        return self._select_keys(self.hours.peaks[resource].T, rows).astype(np.float32)
+        return _select_rows(self.hours.peaks[resource].T, self._get_numbers(rows)).astype(np.float32)
 
     def get_usual_maxima(self, resource: ResourceName, rows: Int64Array) -> Float64Array:
         """Return the upper quartile of the rows' samples of clock hours, NaN without any."""
-        return self._select_keys(self.hours.get_usual(resource), rows)
+        return _select_rows(self.hours.get_usual(resource), self._get_numbers(rows))
 
-    def _select_keys(self, by_key: NDArray[np.floating], rows: Int64Array) -> Float64Array:
-        selected = np.full((len(rows), *by_key.shape[1:]), np.nan)
+    def _get_numbers(self, rows: Int64Array) -> Int64Array:
+        numbers = np.full(len(rows), -1, dtype=np.int64)
         is_known = rows < len(self.numbers)
-        is_known[is_known] = self.numbers[rows[is_known]] >= 0
-        selected[is_known] = by_key[self.numbers[rows[is_known]]]
-        return selected
+        numbers[is_known] = self.numbers[rows[is_known]]
+        return numbers
 
     @staticmethod
     def create_empty(rows: int) -> "PastDemand":
@@ -124,12 +123,13 @@ class PastDemand:
         )
 
 
-def _select_rows(samples: Float32Array, rows: Int64Array) -> Float32Array:
-    is_known = rows < len(samples)
+def _select_rows(values: NDArray[Any], rows: Int64Array) -> NDArray[Any]:
+    """Return some rows of an array, NaN for rows that it does not have."""
+    is_known = (rows >= 0) & (rows < len(values))
     if is_known.all():
-        return samples[rows]
-    selected = np.full((len(rows), samples.shape[1]), np.nan, dtype=np.float32)
-    selected[is_known] = samples[rows[is_known]]
+        return values[rows]
+    selected = np.full((len(rows), *values.shape[1:]), np.nan, dtype=values.dtype)
+    selected[is_known] = values[rows[is_known]]
     return selected
 
 
@@ -139,10 +139,7 @@ def _select_interval_maxima(
     """Return the largest sample of each `size` columns, for some rows."""
     firsts = np.arange(0, len(columns), part_size)
     largest = np.fmax.reduceat(samples[:, columns], firsts, axis=1).astype(np.float32)
-    found = np.full((len(rows), len(firsts)), np.nan, dtype=np.float32)
-    known = rows >= 0
-    found[known] = largest[rows[known]]
-    return found
+    return _select_rows(largest, rows)
 
 
 class SharedMaxHeadroom(HeadroomModel):

@@ -114,7 +114,9 @@ def size_nodes(
     without_limit_ranges = {
         one: _exclude_limit_ranges(columns, one, requests[one], shares[one], grants) for one in ResourceName
     }
-    growth_bounds = {one: compute_growth_bounds(columns, one, node_needs[one].headroom) for one in ResourceName}
+    growth_bounds: Sizes = {}
+    if damping is not None:
+        growth_bounds = {one: compute_growth_bounds(columns, one, node_needs[one].headroom) for one in ResourceName}
     chosen = _choose_sizes_to_write(
         columns, fit, Targets(requests, without_limit_ranges), targets, refusals, damping, growth_bounds
     )
